@@ -40,7 +40,7 @@ const Target& Named(std::string_view name, const char* subject) {
   std::string names;
   for (const Target* target : Targets()) {
     if (target->name == name) return *target;
-    names += (names.empty() ? "" : " or ") + std::string(target->name);
+    names += (names.empty() ? "one of " : ", ") + std::string(target->name);
   }
   const bool known = std::ranges::any_of(
       kKnownTargets,

@@ -151,7 +151,7 @@ class ClusteredAttention final
         SizeRule::Length("n", "tokens"),
         {"d", 64, "width of a query and a key"},
         {"e", 64, "width of a value"},
-        {"c", hash ? 8 : 16, hash ? "half as many as clusters" : "clusters"}};
+        {"c", hash ? 8 : 16, hash ? "rotations, for 2c clusters" : "clusters"}};
     signature.inputs = {{"q",
                          {"n", "d"},
                          Role::kData,

@@ -76,10 +76,10 @@ void WriteFileAtomically(const fs::path& path, const std::string& text) {
       fmt::format("{}.{}.part", end.string(), ::getpid());
   const int file =
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
-  if (file < 0) throw CannotWrite(temporary);
+  if (file < 0) throw CannotWrite(end);
   try {
-    WriteToDisk(file, text, temporary);
-    if (::close(file) != 0) throw CannotWrite(temporary);
+    WriteToDisk(file, text, end);
+    if (::close(file) != 0) throw CannotWrite(end);
     if (::rename(temporary.c_str(), end.c_str()) != 0) throw CannotWrite(end);
   } catch (...) {
     ::close(file);

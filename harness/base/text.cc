@@ -14,6 +14,10 @@ std::vector<std::string> Split(const std::string& text, char separator) {
   return parts;
 }
 
+std::string Counted(size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
 int64_t ParseInteger(const std::string& subject, const std::string& text,
                      int64_t min, const std::string& expected) {
   const auto value = ParseNumber<int64_t>(text);

@@ -13,6 +13,9 @@ namespace subquad {
 // Returns the parts between separators; a separator at the end adds no part.
 std::vector<std::string> Split(const std::string& text, char separator);
 
+// Returns "1 case", "2 cases" and so on.
+std::string Counted(size_t count, const std::string& noun);
+
 // Parses a number; returns nothing unless the whole text is one.
 template <typename T>
 std::optional<T> ParseNumber(const std::string& text) {

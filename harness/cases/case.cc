@@ -1,6 +1,7 @@
 #include "harness/cases/case.h"
 
 #include <algorithm>
+#include <set>
 
 #include "harness/base/text.h"
 #include "harness/cases/hard_inputs.h"
@@ -348,17 +349,36 @@ Case MakeCase(const CaseRequest& request) {
   return test_case;
 }
 
+void CheckImageSize(const CaseRequest& request, const Case& test_case) {
+  if (!request.n || *request.n == test_case.Tokens()) return;
+  std::string product;
+  bool named = false;
+  for (const ParamRule& rule : test_case.op->ParamRules(test_case.params)) {
+    if (!rule.follows_n) continue;
+    product += (product.empty() ? "" : " * ") + rule.name + " = " +
+               std::to_string(test_case.params.Integer(rule.name));
+    named = named || Names(request, rule.name);
+  }
+  if (named)
+    throw InvalidInput(
+        "n", std::to_string(test_case.Tokens()) + " (" + product + ")",
+        std::to_string(*request.n));
+}
+
 CaseRequest ParseCaseId(const std::string& id) {
   const size_t colon = id.find(':');
   if (colon == std::string::npos)
     throw InvalidInput("case id", "OPERATOR:NAME=VALUE,..", "'" + id + "'");
   CaseRequest request;
   request.op = &FindOperator(id.substr(0, colon));
+  std::set<std::string> names;
   for (const std::string& part : Split(id.substr(colon + 1), ',')) {
     const size_t equals = part.find('=');
     if (equals == std::string::npos)
       throw InvalidInput("case id", "NAME=VALUE", "'" + part + "'");
     const std::string name = part.substr(0, equals);
+    if (!names.insert(name).second)
+      throw InvalidInput("case id", "each name once", "'" + name + "' twice");
     const std::string text = part.substr(equals + 1);
     if (name == "n")
       request.n = ParseInteger("size n", text);

@@ -58,6 +58,10 @@ struct CaseRequest {
 // that names the value.
 Case MakeCase(const CaseRequest& request);
 
+// Throws InvalidInput if a request names a length and an extent of an image
+// with another number of pixels.
+void CheckImageSize(const CaseRequest& request, const Case& test_case);
+
 // Reads an id. MakeCase(ParseCaseId(id)).Id() == id for every printed id.
 CaseRequest ParseCaseId(const std::string& id);
 

@@ -7,6 +7,7 @@
 
 #include "cuda/device.h"
 #include "harness/base/tell.h"
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 #include "harness/results/result_file.h"
 
@@ -54,7 +55,7 @@ std::string Remarks(const CaseFolder& folder, const CheckLine& line) {
   if (folder.expected_error > 0)
     text += fmt::format(", expected_error {:g}", folder.expected_error);
   const Margin& margin = line.verdict.margin;
-  if (margin.wrong_answers > 0)
+  if (!margin.nearest.empty())
     text += fmt::format(", margin {:.3g}: {}", margin.value, margin.nearest);
   text += ")";
   if (!line.verdict.reason.empty())
@@ -162,8 +163,9 @@ class Checker {
     }
     Finish();
     if (not_valid_ > 0) return kNotValid;
-    return failed_ > 0 || below_margin_ > 0 || passed_ == 0 ? kCheckFailed
-                                                            : kFine;
+    return failed_ + mistrusted_ + below_margin_ > 0 || passed_ == 0
+               ? kCheckFailed
+               : kFine;
   }
 
  private:
@@ -193,10 +195,10 @@ class Checker {
       else
         PrintLine(folder, line);
       const bool passed = line.verdict.passed();
-      const bool skipped = line.verdict.outcome == Outcome::kSkipped;
       passed_ += passed;
-      skipped_ += skipped;
-      failed_ += !passed && !skipped;
+      failed_ += line.verdict.outcome == Outcome::kFailed;
+      mistrusted_ += line.verdict.outcome == Outcome::kMistrusted;
+      skipped_ += line.verdict.outcome == Outcome::kSkipped;
       wrong_folders_ +=
           line.of_folder && line.verdict.outcome == Outcome::kFailed;
       below_margin_ +=
@@ -222,15 +224,17 @@ class Checker {
 
   void Finish() const {
     const std::string missing =
-        without_device_ == 0 ? ""
-                             : fmt::format("{} checks that need a GPU: {}",
-                                           without_device_, Device().why_not);
+        without_device_ == 0
+            ? ""
+            : fmt::format("{} on a GPU: {}", Counted(without_device_, "check"),
+                          Device().why_not);
     if (request_.json) {
       const Json file = {
           {"format", "check/1"},
           {"cases", cases_},
           {"passed", passed_},
           {"failed", failed_},
+          {"mistrusted", mistrusted_},
           {"skipped", skipped_},
           {"below_margin", below_margin_},
           {"invalid", not_valid_},
@@ -244,18 +248,22 @@ class Checker {
       fmt::print(
           "Lines of our implementations compare them with your outputs, so "
           "they fail too if these are wrong.\n");
-    fmt::print(
-        "{} passed, {} failed, {} skipped{}{}{}\n", passed_, failed_, skipped_,
-        below_margin_ ? fmt::format(", {} of those that passed have a margin "
-                                    "below the required {:g}",
-                                    below_margin_, request_.require_margin)
-                      : "",
-        not_valid_ ? fmt::format(", {} invalid cases", not_valid_) : "",
-        others_ ? fmt::format(", {} cases of other operators", others_) : "");
+    fmt::print("{} passed, {} failed, {} mistrusted, {} skipped{}{}{}\n",
+               passed_, failed_, mistrusted_, skipped_,
+               below_margin_
+                   ? fmt::format(", {} that passed with a margin below the "
+                                 "required {:g}",
+                                 below_margin_, request_.require_margin)
+                   : "",
+               not_valid_ ? ", " + Counted(not_valid_, "invalid case") : "",
+               others_ ? fmt::format(", {} of other operators (not checked)",
+                                     Counted(others_, "case"))
+                       : "");
   }
 
   const Request& request_;
-  int64_t passed_ = 0, failed_ = 0, skipped_ = 0, not_valid_ = 0, others_ = 0;
+  int64_t passed_ = 0, failed_ = 0, mistrusted_ = 0, skipped_ = 0;
+  int64_t not_valid_ = 0, others_ = 0;
   int64_t wrong_folders_ = 0;  // folders whose own outputs are wrong
   int64_t without_device_ = 0, below_margin_ = 0;
   Json cases_ = Json::array();
@@ -281,7 +289,7 @@ void AddCheckCommand(CLI::App& program, int& status) {
       ->add_option(
           "--require-margin", request->require_margin,
           "exit with status 1 if a line that passes has a smaller margin")
-      ->check(CLI::NonNegativeNumber);
+      ->check(AtLeastZero());
   command->footer(
       R"(The first line of a case compares your outputs with the definition. The other
 lines compare our implementations with your outputs, one for each scalar type.
@@ -292,6 +300,11 @@ mistake is away. If the margin is below 1, your inputs cannot reveal that
 mistake, and "passed, blind to: .." names it. A failure is followed by the
 positions of the wrong elements and the known mistake that it looks like.
 "mistrusted" means that the check could not have failed.
+
+An output must pass two gates. Gate 1 is a bound on the rounding error of the
+algorithm, derived for each element. Gate 2 allows 8 times the largest error of
+the plain dense program, which evaluates the definition in the same scalar type.
+A line names the gate that is nearest to its limit.
 
 "expected_error": X in case.json says that each expected value may be off by X
 times the largest value in its tensor. Without it, float64 files are taken as

@@ -45,5 +45,9 @@ void AddForceOption(CLI::App& command, bool& force);
 
 // Validates a finite number above 0 and at most `most`.
 CLI::Validator PositiveUpTo(double most);
+// Validates a finite number of at least 0.
+CLI::Validator AtLeastZero();
+// Validates an integer from `least` to `most`.
+CLI::Validator IntegerFromTo(int64_t least, int64_t most);
 
 }  // namespace subquad

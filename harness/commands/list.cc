@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/commands/commands.h"
@@ -21,15 +22,21 @@ std::string Joined(const Json& list, const std::string& separator) {
   return text;
 }
 
+bool HasBackward(const Json& entry) {
+  return std::ranges::any_of(entry.at("implementations"), [](const Json& item) {
+    return item.at("backward").get<bool>();
+  });
+}
+
 void PrintImplementations(const Json& entry) {
   for (const Json& item : entry.at("implementations"))
     fmt::print("    {:<14} {:<5} {:<17} time {:<28} memory {:<24} {}{}\n",
                Text(item.at("implementation")), Text(item.at("backend")),
                Joined(item.at("scalars"), " "), Text(item.at("time")),
                Text(item.at("memory")), Text(item.at("what")),
-               item.at("backward").get<bool>()
-                   ? "; with backward pass"
-                   : "; no backward pass: " + Text(item.at("why_no_backward")));
+               !HasBackward(entry)               ? ""
+               : item.at("backward").get<bool>() ? "; forward and backward"
+                                                 : "; forward only");
 }
 
 void PrintSummary(const Json& entry) {
@@ -69,18 +76,34 @@ std::string Presence(const Json& param) {
   return text;
 }
 
+std::string TypeOf(const Json& param) {
+  if (param.contains("choices"))
+    return "one of " + Joined(param.at("choices"), ", ");
+  return (param.at("type") == "boolean" ? "true or false"
+                                        : Text(param.at("type"))) +
+         Range(param);
+}
+
+// Returns "name  type; default". A parameter whose meaning depends on others
+// has several entries with the same heading.
+std::string Heading(const Json& param) {
+  return fmt::format("{:<13} {}; {}", Text(param.at("name")), TypeOf(param),
+                     Presence(param));
+}
+
 void PrintParams(const Json& params) {
   fmt::print("\nParameters (\"params\" of case.json, --param NAME=VALUE):\n");
-  for (const Json& param : params) {
-    const std::string type =
-        param.contains("choices")
-            ? "one of " + Joined(param.at("choices"), ", ")
-            : (param.at("type") == "boolean" ? "true or false"
-                                             : Text(param.at("type"))) +
-                  Range(param);
-    fmt::print("  {:<13} {}; {}{}\n{:16}{}\n", Text(param.at("name")), type,
-               Presence(param), Condition(param), "",
-               Text(param.at("meaning")));
+  std::string last;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const std::string heading = Heading(params[i]);
+    const bool shared = heading == last || (i + 1 < params.size() &&
+                                            heading == Heading(params[i + 1]));
+    const std::string condition = Condition(params[i]);
+    if (heading != last)
+      fmt::print("  {}{}\n", heading, shared ? "" : condition);
+    fmt::print("{:16}{}{}\n", "", Text(params[i].at("meaning")),
+               shared ? condition : "");
+    last = heading;
   }
   if (params.empty()) fmt::print("  none\n");
 }
@@ -100,18 +123,22 @@ void PrintSizes(const Json& sizes) {
 std::string Offsets(const Json& tensor) {
   const Json offsets = tensor.value("first_offsets", Json::array());
   if (offsets.empty()) return "";
-  if (Text(offsets.front()) == "0") return "; by distance from 0";
-  return "; by key - query from " + Joined(offsets, " and ");
+  if (Text(offsets.front()) == "0") return "; by distance, from 0";
+  if (offsets.size() == 1)
+    return "; by offset key - query, from " + Joined(offsets, "");
+  return "; by offsets key - query of rows and columns, from " +
+         Joined(offsets, " and ");
 }
 
 void PrintTensors(const char* title, const Json& tensors) {
   fmt::print("\n{}:\n", title);
   for (const Json& tensor : tensors) {
     const std::string shape = Joined(tensor.at("shape"), ", ");
-    fmt::print("  {:<13} [{}]{}{}{}{}\n", Text(tensor.at("name")), shape,
-               tensor.value("required", true) ? "" : "; optional",
-               tensor.value("minus_infinity", false) ? "; -inf masks" : "",
-               Offsets(tensor), Condition(tensor));
+    fmt::print(
+        "  {:<13} [{}]{}{}{}{}\n", Text(tensor.at("name")), shape,
+        tensor.value("required", true) ? "" : "; optional",
+        tensor.value("minus_infinity", false) ? "; may be -inf (masked)" : "",
+        Offsets(tensor), Condition(tensor));
   }
 }
 
@@ -127,7 +154,8 @@ void PrintDetails(const Json& entry) {
       "fewer heads is shared by\nneighbouring heads",
       entry.at("inputs"));
   PrintTensors("Outputs (\"expected\" of case.json)", entry.at("outputs"));
-  fmt::print("\nImplementations:\n");
+  fmt::print("\nImplementations{}:\n",
+             HasBackward(entry) ? "" : " (only the forward pass is defined)");
   PrintImplementations(entry);
   fmt::print("\nA case.json, read by `subquad check FOLDER`:\n{}\n\n",
              entry.at("case").dump(2));

@@ -7,6 +7,7 @@
 #include "cuda/device.h"
 #include "harness/base/tell.h"
 #include "harness/commands/commands.h"
+#include "harness/commands/usage_errors.h"
 #include "harness/machine/build_info.h"
 #include "harness/machine/environment.h"
 #include "harness/registry/registry.h"
@@ -32,29 +33,6 @@ std::string VersionText() {
       Device().present ? Device().name : Device().why_not);
 }
 
-std::vector<std::string> CommandNames(const CLI::App& program) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : program.get_subcommands({}))
-    if (!command->get_group().empty()) names.push_back(command->get_name());
-  return names;
-}
-
-// Returns a message about an argument that the command does not have. If it is
-// the name of an operator, the message names the option for it.
-std::string UnexpectedArgument(const CLI::App& program,
-                               const std::string& message) {
-  const std::vector<CLI::App*> chosen = program.get_subcommands();
-  for (const std::string& argument :
-       (chosen.empty() ? &program : chosen.front())->remaining())
-    for (const Operator* op : Operators())
-      if (op->description().id == argument)
-        return fmt::format(
-            "unexpected argument '{}'; to select an operator, "
-            "use --operator {}",
-            argument, argument);
-  return message;
-}
-
 }  // namespace
 }  // namespace subquad
 
@@ -62,8 +40,9 @@ int main(int argc, char** argv) {
   using namespace subquad;
   OpenClosedStreams();
   int status = kFine;
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
   std::string command_line = "subquad";
-  for (int i = 1; i < argc; ++i) command_line += std::string(" ") + argv[i];
+  for (const std::string& argument : arguments) command_line += " " + argument;
   CLI::App program(
       "Checks attention outputs and kernels against plain dense definitions,\n"
       "with derived error bounds, and benchmarks sub-quadratic algorithms for\n"
@@ -88,36 +67,17 @@ int main(int argc, char** argv) {
   AddCompareCommand(program, status);
   AddIntervalsCommand(program, status);
   AddEnvCommand(program, status);
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const bool empty = argument.empty();
-    if (!empty && !(argument.starts_with("--") && argument.ends_with('=')))
-      continue;
-    Tell("subquad: {}: expected a value, found none\n",
-         empty ? argv[i - 1] : argument.substr(0, argument.size() - 1));
+  if (const std::string problem = UsageProblem(program, arguments);
+      !problem.empty()) {
+    Tell("subquad: {}\n", problem);
     return kNotValid;
   }
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help
     return program.exit(request);
-  } catch (const CLI::RequiredError& error) {
-    // CLI11 complains about a missing command even if there is an unknown one.
-    const bool no_command = program.get_subcommands().empty();
-    if (argc > 1 && no_command)
-      Tell("subquad: {}\n",
-           UnknownName("command", CommandNames(program), argv[1]).what());
-    else if (no_command)
-      Tell("subquad: expected a command ({}), found none; see subquad --help\n",
-           fmt::join(CommandNames(program), ", "));
-    else
-      Tell("subquad: {}\n", error.what());
-    return kNotValid;
-  } catch (const CLI::ExtrasError& error) {
-    Tell("subquad: {}\n", UnexpectedArgument(program, error.what()));
-    return kNotValid;
   } catch (const CLI::ParseError& error) {
-    Tell("subquad: {}\n", error.what());
+    Tell("subquad: {}\n", UsageError(program, arguments, error));
     return kNotValid;
   } catch (const InvalidInput& problem) {
     Tell("subquad: {}\n", problem.what());

@@ -51,18 +51,44 @@ void AddForceOption(CLI::App& command, bool& force) {
   command.add_flag("--force", force, "replace what --out names if it exists");
 }
 
-CLI::Validator PositiveUpTo(double most) {
+namespace {
+
+// Validates text for which `accepts` returns true.
+template <typename Accepts>
+CLI::Validator Expecting(std::string expected, Accepts accepts) {
   return CLI::Validator(
-      [most](std::string& text) {
-        const auto value = ParseNumber<double>(text);
-        // NaN fails both comparisons.
-        if (value && *value > 0 && *value <= most) return std::string();
-        return fmt::format(
-            "expected a number above 0 and up to {:g}, found "
-            "'{}'",
-            most, text);
+      [expected = std::move(expected), accepts](std::string& text) {
+        return accepts(text)
+                   ? std::string()
+                   : fmt::format("expected {}, found '{}'", expected, text);
       },
       "");
+}
+
+}  // namespace
+
+CLI::Validator PositiveUpTo(double most) {
+  return Expecting(fmt::format("a number above 0 and up to {:g}", most),
+                   [most](const std::string& text) {
+                     const auto value = ParseNumber<double>(text);
+                     // NaN fails both comparisons.
+                     return value && *value > 0 && *value <= most;
+                   });
+}
+
+CLI::Validator AtLeastZero() {
+  return Expecting("a number of at least 0", [](const std::string& text) {
+    const auto value = ParseNumber<double>(text);
+    return value && std::isfinite(*value) && *value >= 0;
+  });
+}
+
+CLI::Validator IntegerFromTo(int64_t least, int64_t most) {
+  return Expecting(fmt::format("an integer from {} to {}", least, most),
+                   [least, most](const std::string& text) {
+                     const auto value = ParseNumber<int64_t>(text);
+                     return value && *value >= least && *value <= most;
+                   });
 }
 
 }  // namespace subquad

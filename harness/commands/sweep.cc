@@ -92,20 +92,22 @@ void CheckWays(const Request& request) {
   const std::string axes = AxesOf(request);
   const auto refuse = [](const std::string& text) {
     throw InvalidInput("sweep",
-                       "one of --preset, --config, or axes (filters can be "
-                       "combined with each of them)",
+                       "either --preset, --config, or axes of cases, such as "
+                       "--operator softmax_attention --n 1024,4096 (filters "
+                       "can be combined with each of them)",
                        text);
   };
   if (!request.preset.empty() && !request.config.empty())
-    refuse("more than one: --preset and --config");
+    refuse("both --preset and --config");
   if (!request.preset.empty() && !axes.empty())
-    refuse("more than one: --preset and " + axes);
+    refuse("both --preset and " + axes);
   if (!request.config.empty() && !axes.empty())
-    refuse("more than one: --config and " + axes);
+    refuse("both --config and " + axes);
   const bool from_file = !request.preset.empty() || !request.config.empty();
   if (!from_file && request.n.empty() && request.filters.operators.empty() &&
       request.params.empty() && request.inputs.empty())
-    refuse("none of them");
+    refuse(axes.empty() ? "none of them"
+                        : "only " + axes + ", without an operator or --n");
   if (request.interleave && request.inputs.size() < 2)
     throw InvalidInput("--interleave", "two or more inputs by --input",
                        std::to_string(request.inputs.size()));
@@ -140,8 +142,8 @@ int Sweep(const Request& request, const std::string& command) {
                            std::to_string(threads));
       sweep.threads.push_back(static_cast<int>(threads));
     }
-    const auto add = [&](const char* name, const std::string& text) {
-      if (!text.empty()) sweep.axes.emplace_back(name, text);
+    const auto add = [&](const std::string& name, const std::string& text) {
+      if (!text.empty()) sweep.axes.push_back({name, text, "--" + name});
     };
     add("n", request.n);
     add("d", request.d);
@@ -153,8 +155,8 @@ int Sweep(const Request& request, const std::string& command) {
       const size_t equals = param.find('=');
       if (equals == std::string::npos || equals == 0)
         throw InvalidInput("--param", "NAME=VALUE", "'" + param + "'");
-      sweep.axes.emplace_back(param.substr(0, equals),
-                              param.substr(equals + 1));
+      const std::string name = param.substr(0, equals);
+      sweep.axes.push_back({name, param.substr(equals + 1), "--param " + name});
     }
     options.sweeps = {sweep};
   }
@@ -245,7 +247,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
           "number of processes that share the samples of a case, each in its\n"
           "own pass over all cases (default 1); with six or more, intervals\n"
           "include the variation between processes")
-      ->check(CLI::Range(1, 100));
+      ->check(IntegerFromTo(1, 100));
   command->add_flag(
       "--crossings", request->crossings,
       "also measure sizes around the crossovers of recipes' "

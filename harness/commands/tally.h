@@ -14,8 +14,13 @@ struct Tally {
   int64_t passed = 0, failed = 0, mistrusted = 0, skipped = 0, findings = 0;
   double over_bound = 0, over_plain = 0;
   Margin least;  // the smallest margin of a verdict that passed
+  std::map<std::string, int64_t> skipped_for;  // number of cases by reason
 
   void Add(const Verdict& verdict);
+  // Returns the largest errors and the smallest margin, or "" if nothing ran.
+  std::string ErrorsText() const;
+  // Returns the commonest reason of skipped cases, or "" if there are none.
+  std::string SkippedText() const;
 };
 
 class TallyTable {

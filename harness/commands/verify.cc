@@ -14,6 +14,7 @@
 #include "harness/commands/verify_random.h"
 #include "harness/commands/verify_spikes.h"
 #include "harness/judging/trial.h"
+#include "harness/machine/environment.h"
 
 namespace subquad {
 namespace {
@@ -30,15 +31,15 @@ constexpr uint64_t kUsualSeed = 1;
 
 void PrintVerdict(const Implementation& implementation, const Case& test_case,
                   const Verdict& verdict) {
-  const std::string errors =
-      verdict.outcome == Outcome::kSkipped
-          ? ""
-          : fmt::format(
-                "  error/bound {:.3g}  error/plain {:.3g}  margin "
-                "{:.3g} ({})",
-                verdict.comparison.max_over_bound,
-                verdict.comparison.over_plain, verdict.margin.value,
-                verdict.margin.nearest);
+  std::string errors;
+  if (verdict.outcome != Outcome::kSkipped) {
+    errors = fmt::format("  error/bound {:.3g}  error/plain {:.3g}",
+                         verdict.comparison.max_over_bound,
+                         verdict.comparison.over_plain);
+    if (!verdict.margin.nearest.empty())
+      errors += fmt::format("  margin {:.3g} ({})", verdict.margin.value,
+                            verdict.margin.nearest);
+  }
   fmt::print("{:<10} {:<12} {}{}{}{}\n", ToString(verdict.outcome),
              implementation.id, test_case.Id(), errors,
              verdict.reason.empty() ? "" : "  " + verdict.reason,
@@ -49,11 +50,15 @@ void PrintVerdict(const Implementation& implementation, const Case& test_case,
 
 std::vector<Case> CasesFor(const Options& options) {
   if (!options.case_id.empty()) {
-    const Case test_case = MakeCase(ParseCaseId(options.case_id));
+    const CaseRequest request = ParseCaseId(options.case_id);
+    const Case test_case = MakeCase(request);
+    CheckImageSize(request, test_case);
     if (!options.filters.Takes(*test_case.op) ||
         !options.filters.Takes(test_case.scalar))
-      throw InvalidInput("filters", "those of the case",
-                         "none that matches " + options.case_id);
+      throw InvalidInput(
+          "--case", "a case that" + options.filters.ToArguments() + " selects",
+          fmt::format("one of {} in {}", test_case.op->description().id,
+                      Info(test_case.scalar).name));
     return {test_case};
   }
   const std::vector<int64_t> sizes =
@@ -71,6 +76,21 @@ std::vector<Case> CasesFor(const Options& options) {
     }
   }
   return cases;
+}
+
+// Throws InvalidInput if the tensors of a case are larger than the free memory.
+// Generated tensors exist in the scalar type and in double.
+void CheckMemory(const Case& test_case, const Problem& problem) {
+  const double needed = TensorBytes(problem) / Info(problem.scalar).bytes *
+                        (Info(problem.scalar).bytes + sizeof(double));
+  const auto free = static_cast<double>(AvailableMemoryBytes());
+  if (free > 0 && needed > free)
+    throw InvalidInput(
+        test_case.Id(),
+        fmt::format("a case whose tensors fit into the {:.3g} GiB of free "
+                    "memory",
+                    free / (1 << 30)),
+        fmt::format("{:.3g} GiB", needed / (1 << 30)));
 }
 
 int Verify(const Options& options) {
@@ -92,6 +112,7 @@ int Verify(const Options& options) {
         able.push_back(implementation);
     if (able.empty()) continue;
     Problem problem = ProblemOf(test_case);
+    CheckMemory(test_case, problem);
     Inputs inputs = GenerateInputs(test_case, problem);
     Trial trial(std::move(problem), std::move(inputs), test_case.seed);
     for (const Implementation* implementation : able) {
@@ -169,7 +190,7 @@ void AddVerifyCommand(CLI::App& program, int& status) {
   command
       ->add_option("--threads", options->threads,
                    "threads used by each implementation")
-      ->check(CLI::Range(1, 1024));
+      ->check(IntegerFromTo(1, 1024));
   command->add_flag("--verbose", options->verbose,
                     "print a line for every case");
   command
@@ -180,10 +201,20 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       ->excludes(test_case, input, seed, random);
   command->footer(
       "Verdicts: passed; failed; mistrusted (the comparison could not have\n"
-      "failed); skipped (with a reason). The margin is how many tolerances\n"
-      "the nearest known mistake is away (for example a bias left out); below\n"
-      "1 the verdict is mistrusted. Exit status: 0 at least one passed and\n"
-      "none failed or is mistrusted, 1 otherwise, 2 invalid arguments.\n"
+      "failed); skipped (with a reason). An output must pass two gates. Gate "
+      "1\n"
+      "is a bound on the rounding error of the algorithm; error/bound is the\n"
+      "largest error divided by it. Gate 2 allows 8 times the error of a "
+      "plain\n"
+      "dense program in the same scalar type; error/plain is the largest "
+      "error\n"
+      "divided by that program's. Algorithms with an FFT have a bound on the\n"
+      "norm of the output; for them gate 1 decides alone (\"only the "
+      "norm-wise\n"
+      "gate holds\"). The margin is how many tolerances the nearest known\n"
+      "mistake is away (for example a bias left out); below 1 the verdict is\n"
+      "mistrusted. Exit status: 0 at least one passed and none failed or is\n"
+      "mistrusted, 1 otherwise, 2 invalid arguments.\n"
       "--random draws half of the cases from N(0, 1) and half from other kinds "
       "of\n"
       "values. `subquad check` reads the folders that it writes. Mistrusted "

@@ -90,8 +90,11 @@ class RandomRun {
     }
     if (terminal_) Tell("\r{:70}\r", "");
     table_.Print();
-    fmt::print("{} cases of {} draws in {:.0f} s, seed {}\n", checked_, index,
-               Seconds(), cases_.seed);
+    fmt::print(
+        "{} checked in {:.0f} s, seed {}; {} of {} draws gave no valid case of "
+        "a selected implementation\n",
+        Counted(checked_, "case"), Seconds(), cases_.seed, index - checked_,
+        index);
     for (const std::string& failure : failures_) fmt::print("{}\n", failure);
     if (Interrupted()) {
       Tell("interrupted after {} draws; all failures are listed and written\n",

@@ -54,7 +54,7 @@ int VerifySpikes(const Filters& filters, const std::vector<int64_t>& sizes,
           (verdict.outcome == Outcome::kPassed ? passed : bad) += 1;
           fmt::print(
               "{:<10} {:<24} {:<12} n_q={} n_k={}{}  {} offsets  error {:.3g} "
-              "tolerances  moved by {:.3g}{}\n",
+              "tolerances  smallest effect {:.3g} tolerances{}\n",
               ToString(verdict.outcome), subject.operator_id,
               implementation->id, n_q, n, causal ? " causal" : "",
               verdict.offsets, verdict.error, verdict.margin,
@@ -63,11 +63,17 @@ int VerifySpikes(const Filters& filters, const std::vector<int64_t>& sizes,
         }
     }
   }
+  if (passed + bad + skipped == 0) {
+    std::string tested;
+    for (const SpikeSubject& subject : SpikeSubjects())
+      tested += (tested.empty() ? "" : ", ") + subject.operator_id;
+    throw InvalidInput(
+        "the filters leave nothing to test: --spikes tests float32 programs of "
+        "operators with an input by offset (" +
+        tested + ")");
+  }
   fmt::print("{} passed, {} failed or mistrusted, {} skipped\n", passed, bad,
              skipped);
-  if (passed + bad + skipped == 0)
-    throw InvalidInput(
-        "filters", "an operator with an input by offset, in float32", "none");
   return passed > 0 && bad == 0 ? kFine : kCheckFailed;
 }
 

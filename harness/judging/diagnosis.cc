@@ -30,8 +30,10 @@ std::string Resemblance::Text() const {
   if (name.empty())
     return fmt::format("resembles none of the {} mistakes tried", known);
   if (!std::isfinite(tolerances)) return "looks like: " + name;
-  return fmt::format("looks like: {} ({:.2g} tolerances away)", name,
-                     tolerances);
+  return fmt::format(
+      "looks like: {} (your output differs from that mistake's by {:.2g} "
+      "tolerances)",
+      name, tolerances);
 }
 
 std::string WrongElements::Text() const {

@@ -90,8 +90,10 @@ std::string BeyondTolerance(const Comparison& comparison, bool norm_wise) {
   const DecidingGate deciding = DecidingGateOf(comparison, norm_wise);
   const std::string place = comparison.worst.Text();
   if (deciding.gate == 1)
-    return fmt::format("the error is {:.3g} times the tolerance at {}",
-                       comparison.max_over_bound, place);
+    return fmt::format(
+        "{} has an error of {:.3g}, which is {:.3g} times its tolerance of "
+        "{:.3g}",
+        place, deciding.error, comparison.max_over_bound, deciding.tolerance);
   return fmt::format(
       "the error is {:.3g} times that of a plain program of this precision "
       "(allowed: {:g}); by the derived bound alone it is {:.3g} times the "
@@ -124,7 +126,9 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
         fmt::format("{} of {} elements are NaN or infinite ({} not written)",
                     comparison.not_finite, comparison.elements,
                     comparison.untouched));
-  if (comparison.zero_reference)
+  const bool beyond_bound = !(comparison.max_over_bound <= 1);
+  const bool beyond_plain = !(OverYardstick(comparison) <= 1);
+  if (comparison.zero_reference && !beyond_bound && !beyond_plain)
     return set(Outcome::kMistrusted,
                "the expected output is zero everywhere, so that an output that "
                "was never computed would pass too");
@@ -136,8 +140,6 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
                                      : "its error bound is not a number",
                            comparison.lost_bounds, comparison.elements,
                            comparison.first_lost_bound.Text()));
-  const bool beyond_bound = !(comparison.max_over_bound <= 1);
-  const bool beyond_plain = !(OverYardstick(comparison) <= 1);
   if (beyond_bound || (beyond_plain && !norm_wise))
     return set(Outcome::kFailed, BeyondTolerance(comparison, norm_wise));
   if (beyond_plain) {

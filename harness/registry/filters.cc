@@ -109,13 +109,12 @@ std::vector<std::string> ParseAxis(const std::string& option,
       values.push_back(part);
       continue;
     }
-    const auto wrong = InvalidInput(option, kAxis, "'" + text + "'");
     if (range.size() == 2)
       throw InvalidInput(option,
                          "a step after the range, such as " + part + ":x2 or " +
                              part + ":+256",
                          "'" + text + "'");
-    if (range.size() != 3) throw wrong;
+    if (range.size() != 3) throw InvalidInput(option, kAxis, "'" + text + "'");
     const bool times = range[2].starts_with('x');
     if (range[2].size() < 2 || (!times && range[2][0] != '+'))
       throw InvalidInput(
@@ -123,9 +122,18 @@ std::vector<std::string> ParseAxis(const std::string& option,
           "'" + text + "'");
     const int64_t step = Integer(option, range[2].substr(1));
     const int64_t last = Integer(option, range[1]);
-    if (step < (times ? 2 : 1)) throw wrong;
+    if (step < (times ? 2 : 1))
+      throw InvalidInput(option,
+                         times ? "a factor of at least 2 after the x"
+                               : "a step of at least 1 after the +",
+                         "'" + text + "'");
     int64_t value = Integer(option, range[0]);
-    if (times && value == 0) throw wrong;
+    if (times && value == 0)
+      throw InvalidInput(option, "a range with a factor that begins above 0",
+                         "'" + text + "'");
+    if (value > last)
+      throw InvalidInput(option, "a range whose end is not below its start",
+                         "'" + text + "'");
     for (; value <= last; value = times ? value * step : value + step) {
       if (values.size() >= 10000)
         throw InvalidInput(option, "at most 10000 values", "more");
@@ -134,9 +142,7 @@ std::vector<std::string> ParseAxis(const std::string& option,
     }
   }
   if (values.empty())
-    throw InvalidInput(
-        option, "a range whose end is not below its start, or a list of values",
-        "'" + text + "'");
+    throw InvalidInput(option, "at least one value", "'" + text + "'");
   return values;
 }
 

@@ -119,6 +119,7 @@ bool IsAvailable(Backend backend) {
 
 std::string WhyNot(const Implementation& implementation,
                    const Problem& problem) {
+  if (!IsAvailable(implementation.backend)) return Device().why_not;
   const auto& scalars = implementation.scalars;
   if (std::find(scalars.begin(), scalars.end(), problem.scalar) ==
       scalars.end())

@@ -36,10 +36,16 @@ void Progress::Report(const PlannedCase& planned,
     if (record.at("backend") != ToString(Backend::kCpu))
       name += fmt::format(" ({})", record.at("backend").get<std::string>());
     const Json& seconds = record.at("seconds");
-    text += fmt::format(
-        "  {} {}", name,
-        seconds.is_null() ? record.at("check").at("verdict").get<std::string>()
-                          : ShortTime(seconds.at("median").get<double>()));
+    const Json& check = record.at("check");
+    std::string result;
+    if (!seconds.is_null()) {
+      result = ShortTime(seconds.at("median").get<double>());
+    } else {
+      result = check.at("verdict").get<std::string>();
+      if (!check.at("reason").is_null())
+        result += " (" + check.at("reason").get<std::string>() + ")";
+    }
+    text += fmt::format("  {} {}", name, result);
   }
   // Cases grow along a sweep, so that the estimate weights late ones more.
   const double left = (SteadySeconds() - start_) / static_cast<double>(done_) *

@@ -38,12 +38,16 @@ using Values = std::vector<std::pair<std::string, std::string>>;
 // Returns every combination of the axes' values.
 std::vector<Values> Cross(const SweepAxes& sweep) {
   std::vector<Values> points = {{}};
-  for (const auto& [name, text] : sweep.axes) {
+  for (const SweepAxis& axis : sweep.axes) {
+    const std::string& subject =
+        axis.subject.empty() ? axis.name : axis.subject;
+    // Other axes may be texts; CaseOf reads the first value of this one.
+    if (axis.name == "n") ParseIntegerAxis(subject, axis.values);
     std::vector<Values> more;
     for (const Values& point : points)
-      for (const std::string& value : ParseAxis("--" + name, text)) {
+      for (const std::string& value : ParseAxis(subject, axis.values)) {
         more.push_back(point);
-        more.back().emplace_back(name, value);
+        more.back().emplace_back(axis.name, value);
       }
     points = std::move(more);
     if (points.size() > 100000)
@@ -61,11 +65,13 @@ Case CaseOf(const Operator& op, const Values& values, Scalar scalar,
   request.input = input;
   for (const auto& [name, text] : values) {
     if (name == "n")
-      request.n = ParseIntegerAxis("--n", text).front();
+      request.n = ParseIntegerAxis(name, text).front();
     else
       request.values.emplace_back(name, text);
   }
-  return MakeCase(request);
+  const Case test_case = MakeCase(request);
+  CheckImageSize(request, test_case);
+  return test_case;
 }
 
 }  // namespace
@@ -84,6 +90,7 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
     if (!entry.is_object())
       throw InvalidInput(name + ": sweeps", "objects", entry.dump());
     SweepAxes sweep;
+    sweep.file = name;
     for (const auto& [field, value] : entry.items()) {
       const std::string subject = name + ": " + field;
       if (field == "operator")
@@ -106,7 +113,7 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
              ParseIntegerAxis(subject, Joined(Texts(subject, value))))
           sweep.threads.push_back(static_cast<int>(threads));
       } else if (field != "comment")
-        sweep.axes.emplace_back(field, Joined(Texts(subject, value)));
+        sweep.axes.push_back({field, Joined(Texts(subject, value)), subject});
     }
     sweeps.push_back(std::move(sweep));
   }
@@ -153,8 +160,11 @@ class Planner {
                                        filters_.Takes(info.scalar);
         if (!wanted) continue;
         for (const Values& values : points)
-          for (int threads : sweep.threads)
-            AddPoint(sweep, *op, values, info.scalar, threads);
+          for (int threads : sweep.threads) try {
+              AddPoint(sweep, *op, values, info.scalar, threads);
+            } catch (const InvalidInput& problem) {
+              throw sweep.file.empty() ? problem : problem.In(sweep.file);
+            }
       }
     }
   }

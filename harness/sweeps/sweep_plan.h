@@ -11,17 +11,24 @@
 
 namespace subquad {
 
-// Axes to cross. Their texts are as on the command line: "1024,4096" or
+// An axis. Its values are text as on the command line: "1024,4096" or
 // "1024:1048576:x2"; choices are lists such as "elu1,prf".
+struct SweepAxis {
+  std::string name, values;
+  std::string subject = {};  // in messages, such as "--n"; by default the name
+};
+
+// Axes to cross.
 struct SweepAxes {
   Filters filters;
-  std::vector<std::pair<std::string, std::string>> axes;  // name, values
+  std::vector<SweepAxis> axes;
   std::vector<int> threads = {1};
   // Hard inputs and case folders, another axis.
   std::vector<std::string> inputs = {"normal"};
   // Time cases that differ only in their input alternately, so that differences
   // between inputs are not changes of the machine's speed.
   bool interleave = false;
+  std::string file = {};  // that defines them, for messages; empty: options
 };
 
 struct PlannedCase {

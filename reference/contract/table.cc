@@ -165,7 +165,7 @@ std::vector<Implementation> CompleteTable(std::string_view op, Backend backend,
     if (!row.backward && row.why_no_backward.empty())
       row.why_no_backward = backend == Backend::kCuda
                                 ? "GPU kernels have only the forward pass"
-                                : "this algorithm has no backward pass yet";
+                                : "not implemented for this algorithm";
     for (const SharedRow& shared : SharedRows()) {
       if (shared.op != op || shared.id != row.id) continue;
       if (row.source.empty()) row.source = shared.source;

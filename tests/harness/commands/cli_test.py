@@ -128,12 +128,17 @@ class Refusals(Cli):
             (["--seed"], "--seed"),
             (["--n", ""], "--n"),
             (["--n="], "--n"),
+            (["--n", "99999999", "--operator", "softmax_attention"], "of free memory, found"),
         ):
             self.refuse(["verify", *arguments], word)
         for axis, expected in (
             ("256:4096", "a step after the range, such as 256:4096:x2 or 256:4096:+256"),
             ("256:4096:2", "a step such as x2 (factor) or +256"),
             ("4096:256:x2", "a range whose end is not below its start"),
+            ("4096:256:+1", "a range whose end is not below its start"),
+            ("4:8:x1", "a factor of at least 2 after the x"),
+            ("4:8:+0", "a step of at least 1 after the +"),
+            ("0:8:x2", "a range with a factor that begins above 0"),
             ("1k", "a list like 1024,4096"),
         ):
             self.refuse(["verify", "--operator", "toeplitz_1d", "--n", axis], f"--n: expected {expected}")
@@ -165,6 +170,22 @@ class Refusals(Cli):
             "1:99999999:+1",
         ):
             self.refuse(["verify", "--operator", "toeplitz_1d", "--n", axis], "--n")
+
+    def test_usage(self):
+        self.refuse(["power", "--help"], "unknown name 'power'; expected one of list, check")
+        self.refuse(["--bogus"], "option: expected one of --help, --version, found '--bogus'")
+        for arguments, words in (
+            (["check"], "CASE: expected case folders (case.json and .npy files), found none"),
+            (["verify", "--n"], "--n: expected a value, found none"),
+            (["verify", "--operator", "--n", "4"], "--operator: expected a value, found none"),
+            (["verify", "--threads", "0"], "--threads: expected an integer from 1 to 1024, found '0'"),
+            (["verify", "--n", "4", "--case", "x"], "expected one of --n and --case, found both"),
+            (["verify", "--out", "x"], "--out: expected together with --random, found alone"),
+            (["verify", "--nn", "4"], "option: unknown name '--nn' (did you mean '--n'?)"),
+            (["verify", "extra"], "expected an option, found 'extra'"),
+            (["check", ".", "--require-margin", "-1"], "expected a number of at least 0, found '-1'"),
+        ):
+            self.refuse(arguments, words, f"; see subquad {arguments[0]} --help")
 
     def test_unknown_names_list_the_choices_and_suggest_the_nearest(self):
         tiny = ("sweep", "--n", "8", "--out", self.folder / "x.json", "--operator")
@@ -263,6 +284,9 @@ class Refusals(Cli):
             ("toeplitz_1d:n=4,e=2147483648", "size e: expected 1..2147483647, found 2147483648"),
             ("toeplitz_2d:height=0,width=3", "height"),
             ("toeplitz_1d:n=4\nx=5", "x"),
+            ("toeplitz_1d:n=4,n=5", "expected each name once, found 'n' twice"),
+            ("toeplitz_2d:n=12,width=5", "n: expected 10 (height = 2 * width = 5), found 12"),
+            ("toeplitz_2d:n=12,height=3,width=5", "n: expected 15 (height = 3 * width = 5), found 12"),
         ):
             self.refuse(["verify", "--case", case], word)
         self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--n", "5"], "--n")
@@ -283,7 +307,13 @@ class Refusals(Cli):
         self.refuse(
             ["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"], "match no combination"
         )
-        self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--operator", "toeplitz_2d"], "matches")
+        self.refuse(
+            ["verify", "--case", "toeplitz_1d:n=4", "--operator", "toeplitz_2d"],
+            "--case: expected a case that --operator toeplitz_2d selects, found one of toeplitz_1d in float32",
+        )
+        self.refuse(
+            ["verify", "--spikes", "--operator", "linformer_attention"], "operators with an input by offset (toeplitz_1d"
+        )
         self.refuse(
             ["sweep", "--operator", "toeplitz_1d", "--scalar", "bfloat16", "--out", self.folder / "x.json"],
             "of the planned cases",
@@ -295,7 +325,8 @@ class Refusals(Cli):
         self.refuse(["sweep", "--out", out], "--preset")
         self.refuse([*good, "--out", self.folder / "no" / "x.json"], "--out")
         self.refuse([*good, "--out", self.folder], "--out")
-        self.refuse([*good, "--preset", "quick", "--out", out], "more than one")
+        self.refuse([*good, "--preset", "quick", "--out", out], "found both --preset and --n")
+        self.refuse(["sweep", "--d", "4", "--out", out], "found only --d, without an operator or --n")
         self.refuse(["sweep", "--preset", "nope", "--out", out], "nope")
         self.refuse(["sweep", "--config", self.folder / "no.json", "--out", out], "no.json")
         for option, value in (
@@ -329,7 +360,7 @@ class Refusals(Cli):
         ):
             self.refuse(["sweep", "--operator", "softmax_attention", *extra, "--out", out], word)
         self.refuse([*good, "--input", REAL, "--out", out], "found q, k, v, bias")
-        self.refuse(["sweep", "--preset", "quick", "--input", REAL, "--out", out], "more than one")
+        self.refuse(["sweep", "--preset", "quick", "--input", REAL, "--out", out], "found both --preset and --input")
         self.refuse(["verify", "--case", f"toeplitz_1d:n=4,input={REAL}"], "found q, k, v, bias")
         self.refuse(
             ["study", "feature_maps", "--input", REAL, "--out", self.folder / "study"], "--input", "takes tensors"

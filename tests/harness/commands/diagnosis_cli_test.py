@@ -88,16 +88,26 @@ class Diagnosis(Brought):
                 self.assertRegex(lines[0], share)
                 self.assertRegex(lines[1], rf"^    out: rows [01] to 12[67] of {N}, all {HEADS} heads$")
                 self.assertTrue(lines[2].startswith(f"    looks like: {mistake}"), lines[2])
-                numbers = (
-                    r"error +(\S+)  tolerance +(\S+) .*the error is (\S+) times (the tolerance|that of a plain program)"
-                )
+                numbers = r"error +(\S+)  tolerance +(\S+) .* is (\S+) times (its tolerance|that of a plain program)"
                 *printed, of = re.search(numbers, lines[0]).groups()
                 error, tolerance, times = map(float, printed)
-                allowed = 1 if of == "the tolerance" else 8
+                allowed = 1 if of == "its tolerance" else 8
                 self.assertAlmostEqual(times / allowed / (error / tolerance), 1, delta=0.01)
                 line = json.loads(self.check(1, case, "--json"))["cases"][0]["lines"][0]
                 self.assertEqual(line["check"]["looks_like"], mistake)
                 self.assertGreater(line["check"]["wrong_share"], 0.9)
+
+    def test_an_output_of_zeros_fails_if_the_answer_is_not_zero(self):
+        inputs = self.inputs()
+        out = np.zeros_like(inputs["v"])
+        text = self.check(1, self.attention_case("zeros", out, inputs))
+        self.assertIn("your out: FAIL, 100 % of elements", text)
+        self.assertIn("looks like: all zero", text)
+        self.assertRegex(text, r"\n0 passed, [1-9]\d* failed, 0 mistrusted, 0 skipped\n$")
+        inputs["v"] = out
+        text = self.check(1, self.attention_case("zero-values", out, inputs))
+        self.assertIn("the expected output is zero everywhere", text)
+        self.assertRegex(text, r"\n0 passed, 0 failed, [1-9]\d* mistrusted, 0 skipped\n$")
 
     def test_with_a_filter_it_is_still_the_folder_that_is_wrong(self):
         inputs = self.inputs()
@@ -162,7 +172,7 @@ class BlindSpots(Brought):
     def test_who_wants_a_margin_asks_for_it(self):
         case = self.steep()
         text = self.check(1, "--require-margin", 1, case)
-        self.assertIn("have a margin below the required 1", text)
+        self.assertIn("5 that passed with a margin below the required 1", text)
         self.assertNotIn("FAIL", text)
         inputs = self.inputs()
         case = self.attention_case("random", attention(*inputs.values()), inputs)
