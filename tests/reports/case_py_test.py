@@ -390,7 +390,7 @@ class WriteCase(Folder):
             (self.inputs["v"].astype(">f4"), ">f4"),
             (np.asfortranarray(self.inputs["v"]), "ortran"),
             (nan, "nan"),
-            (self.inputs["v"][None, None], "expected [1, 1, 9, 3]"),
+            (self.inputs["v"][None, None], "expected the shape [1, 1, 9, 3]"),
             (self.inputs["v"][None, None, None, None], "1 to 5 dimensions"),
         ):
             self.write()
