@@ -449,7 +449,7 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
         .what = "two GEMMs (cuBLAS) over all pairs, masked scores left out",
         .sums = DirectSums,
         .why_not = WhyNotOnDevice,
-        // Weights that are zero add nothing, and no rounding.
+        // Adding weights that are zero causes no rounding error.
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "gathered",
         .what = "a warp for each query, over its own keys",
@@ -465,10 +465,10 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
         .memory = {"O(n)", "n"},
         .sums = DirectSums,
         .why_not = WhyNotBlockedOnDevice,
-        // A tile may contain a single key of a query, and each tile rescales:
-        // three roundings in addition to the one of adding the key. Adding a
-        // part costs a key no more roundings than a further tile of its own
-        // would.
+        // In the worst case every tile contains a single key of a query. Each
+        // key then costs four roundings: one for adding it and three for
+        // rescaling the sums. Adding the sums of a part costs no more than
+        // another tile.
         .bound_factor = 4,
         .prepare = PrepareOnDevice<Blocked>()}});
 }

@@ -29,7 +29,7 @@
 //   |rpe|),
 // and for a quotient N/D with errors dN, dD of its parts
 //   |N'/D' - N/D| <= (dN + |N/D| dD) / (|D| - dD).
-// Where dD reaches |D| there is no bound.
+// If dD >= |D|, the quotient has no error bound.
 #pragma once
 
 #include <algorithm>

@@ -3,23 +3,26 @@
     write_case("my_case", "softmax_attention", {"q": q, "k": k, "v": v}, {"out": out},
                params={"scale": 0.125}, source="layer 3 of my model")
 
-It needs only NumPy and accepts arrays of PyTorch, JAX and CuPy. `subquad check` validates what only the program knows:
-operators, parameters, matching shapes. reports/inputs/README.md shows how to get the tensors out of a PyTorch model.
+It needs only NumPy and accepts arrays of PyTorch, JAX and CuPy. reports/inputs/README.md shows how to get the tensors out of a
+PyTorch model.
 """
 
 import json
 import math
 import pathlib
+import subprocess
 
 import numpy as np
 
-# Types that files do not have but float32 represents exactly, with their largest relative rounding errors.
+# Types that the files cannot have but float32 represents exactly, with their largest relative rounding errors.
 NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 TYPES = ("float64", "float32", *NARROW)
 LARGEST_RANK = 5  # of the files that the program reads
 
 
-def write_case(folder, operator, inputs, expected, params=None, source="", expected_error=None):
+def write_case(
+    folder, operator, inputs, expected, params=None, source="", expected_error=None, overwrite=False, program=None
+):
     """Writes case.json and one .npy file for each tensor into `folder`, which is created if needed.
 
     inputs, expected: dictionaries from the tensor's name to an array of NumPy, JAX or CuPy or a tensor of PyTorch, on any
@@ -31,8 +34,13 @@ def write_case(folder, operator, inputs, expected, params=None, source="", expec
     expected_error: an additional error that each element of `expected` may have, in units of the largest magnitude of its
         tensor. Outputs in bfloat16 or float16 need it: at least 2**-8 or 2**-11, the error of rounding the output, and four
         times as much (eight times for gradients) if everything was computed in that type.
+    overwrite: replaces the case in a folder that is not empty; files of other names stay.
+    program: the path of `subquad`, such as "build/subquad". If it is given, the names of the operator, its parameters, inputs
+        and outputs are checked too.
 
-    Raises ValueError, without writing a file, for anything that the program could not read.
+    Raises ValueError and writes nothing if the folder is not empty, if a tensor cannot be stored (its type, number of dimensions
+    or values), or if a name is malformed, or unknown to `program`. `subquad check` checks the rest: names if there was no
+    `program`, the values of parameters, missing tensors, and whether the shapes fit together.
     """
     files = {}
     for kind, tensors in (("inputs", inputs), ("expected", expected)):
@@ -43,14 +51,18 @@ def write_case(folder, operator, inputs, expected, params=None, source="", expec
             files[file], scalar = _checked(kind, name, tensor)
             if kind == "expected" and scalar in NARROW and expected_error is None:
                 raise ValueError(
-                    f"expected: {name}: expected expected_error= beside an answer in {scalar} "
-                    f"(at least {NARROW[scalar]}, which rounding to it costs; {4 * NARROW[scalar]} where it was also "
-                    "computed in it), found none"
+                    f"output {name}: expected_error= is missing; expected at least {NARROW[scalar]} for an output in {scalar}, "
+                    f"the error of rounding to it, or {4 * NARROW[scalar]} if it was also computed in {scalar}"
                 )
     if not expected:
-        raise ValueError("expected: at least one array is needed to check against")
-    if not isinstance(operator, str) or not isinstance(source, str):
-        raise ValueError("operator and source are texts")
+        raise ValueError("expected: expected at least one output, found none")
+    _check_name("operator", operator, "softmax_attention")
+    for name in params or {}:
+        _check_name("parameter", name, "causal")
+    if not isinstance(source, str):
+        raise ValueError(f"source: expected a string, found {type(source).__name__}")
+    if program is not None:
+        _check_known(program, operator, params or {}, inputs, expected)
     content = {
         "format": "case/1",
         "operator": operator,
@@ -63,35 +75,86 @@ def write_case(folder, operator, inputs, expected, params=None, source="", expec
         content["expected_error"] = _error(expected_error)
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
     folder = pathlib.Path(folder)
+    try:
+        _prepare_folder(folder, overwrite)
+        for file, array in files.items():
+            np.save(folder / file, array, allow_pickle=False)
+        # case.json is written last: without it, a folder is not a case.
+        (folder / "case.json").write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"folder {folder}: expected a writable folder, found an error: {error.strerror}") from None
+
+
+def _prepare_folder(folder, overwrite):
+    """Creates the folder if needed. Raises ValueError if it has files and must not be overwritten."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"folder {folder}: expected a folder, found a file")
     folder.mkdir(parents=True, exist_ok=True)
-    for file, array in files.items():
-        np.save(folder / file, array, allow_pickle=False)
-    (folder / "case.json").write_text(text + "\n", encoding="utf-8")
+    count = sum(1 for _ in folder.iterdir())
+    if count and not overwrite:
+        raise ValueError(
+            f"folder {folder}: expected a new or empty folder, found {count} {'file' if count == 1 else 'files'} in it; choose "
+            "another name, or pass overwrite=True to replace the case"
+        )
+    (folder / "case.json").unlink(missing_ok=True)
+
+
+def _check_name(kind, name, example):
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
+        found = repr(name)[:80] if isinstance(name, str) else type(name).__name__
+        raise ValueError(f"name of {kind}: expected a word such as {example}, found {found}")
+
+
+def _check_known(program, operator, params, inputs, expected):
+    """Raises ValueError for a name that the program's description of the operator does not contain."""
+    command = [str(program), "list", "--operator", operator, "--json"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ValueError(f"program {program}: expected the path of subquad, found an error: {error.strerror}") from None
+    if result.returncode != 0:
+        raise ValueError(result.stderr.strip() or f"program {program}: exit status {result.returncode}")
+    try:
+        (entry,) = json.loads(result.stdout)
+    except ValueError:
+        raise ValueError(f"program {program}: expected the JSON of `subquad list`, found other output") from None
+    for kind, field, names in (
+        ("parameter", "params", params),
+        ("input", "inputs", inputs),
+        ("output", "outputs", expected),
+    ):
+        known = list(dict.fromkeys(rule["name"] for rule in entry[field]))
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{kind} of {operator}: expected one of {', '.join(known)}, found {name!r}")
 
 
 def _checked(kind, name, tensor):
     """Returns (the array as stored in the file, its original type). Raises ValueError if the program could not read it."""
-    what = f"{kind}: {name}"
-    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
-        raise ValueError(f"{what}: the name of a tensor is a word like q or weights_rows")
-    array, scalar = _array(what, tensor)
+    _check_name(f"a tensor in {kind}", name, "q or weights_rows")
+    subject = f"{'input' if kind == 'inputs' else 'output'} {name}"
+    array, scalar = _array(subject, tensor)
     if not 1 <= array.ndim <= LARGEST_RANK or array.size == 0:
         raise ValueError(
-            f"{what}: expected 1 to {LARGEST_RANK} dimensions and no empty one, found shape {tuple(array.shape)}"
+            f"{subject}: expected 1 to {LARGEST_RANK} dimensions, each of size 1 or more, found the shape {list(array.shape)}"
         )
     array = np.ascontiguousarray(array, dtype="<f8" if scalar == "float64" else "<f4")
     masked = (array == -math.inf) & (kind == "inputs" and name == "bias")  # a bias may mask keys
     if not (np.isfinite(array) | masked).all():
         first = np.argwhere(~(np.isfinite(array) | masked))[0].tolist()
-        raise ValueError(f"{what}: expected finite numbers, found {array[tuple(first)]} at {first}")
+        allowed = "finite numbers or -inf" if kind == "inputs" and name == "bias" else "finite numbers"
+        raise ValueError(f"{subject}: expected {allowed}, found {array[tuple(first)]} at {first}")
     return array, scalar
 
 
-def _array(what, tensor):
-    """Returns (a NumPy array with the tensor's values, their type), by the tensor's own methods: no library is imported."""
+def _array(subject, tensor):
+    """Returns (a NumPy array with the tensor's values, their type) by calling the tensor's own methods; imports no library.
+
+    subject: the tensor in messages, such as "input q".
+    """
     try:
         if callable(getattr(tensor, "detach", None)):
-            return _of_torch(what, tensor)
+            return _of_torch(subject, tensor)
         if isinstance(tensor, np.ndarray):
             array = tensor
         elif hasattr(tensor, "__cuda_array_interface__") and hasattr(tensor, "get"):
@@ -101,31 +164,33 @@ def _array(what, tensor):
         elif hasattr(tensor, "__dlpack__"):
             array = np.from_dlpack(tensor)
         else:  # a list has no type
-            _refuse(what, type(tensor).__name__)
+            _refuse(subject, type(tensor).__name__, "convert it to an array of float32 or float64 first")
     except (TypeError, RuntimeError, BufferError) as error:
-        _refuse(what, f"{type(tensor).__name__} ({str(error).strip().partition(chr(10))[0]})")
+        _refuse(subject, f"{type(tensor).__name__} ({str(error).strip().partition(chr(10))[0]})")
     if array.dtype.name not in TYPES:
-        _refuse(what, array.dtype.name)
+        _refuse(subject, array.dtype.name, "convert it by x.astype(numpy.float32)")
     return array, array.dtype.name
 
 
-def _of_torch(what, tensor):
+def _of_torch(subject, tensor):
     scalar = str(tensor.dtype).replace("torch.", "")
     layout = str(getattr(tensor, "layout", "torch.strided"))
-    if scalar not in TYPES or layout != "torch.strided":
-        _refuse(what, f"{tensor.dtype}" if layout == "torch.strided" else f"a tensor of layout {layout}")
+    if layout != "torch.strided":
+        _refuse(subject, f"a tensor of layout {layout}", "convert it by x.to_dense()")
+    if scalar not in TYPES:
+        _refuse(subject, f"{tensor.dtype}", "convert it by x.float()")
     tensor = tensor.detach().cpu()
     if hasattr(tensor, "resolve_neg"):
         tensor = tensor.resolve_neg()
-    if scalar == "bfloat16":  # which NumPy has not got
+    if scalar == "bfloat16":  # NumPy does not have this type
         tensor = tensor.float()
     return tensor.numpy(), scalar
 
 
-def _refuse(what, result):
+def _refuse(subject, found, advice=""):
     raise ValueError(
-        f"{what}: expected an array of NumPy or JAX, or a dense tensor of PyTorch, of float64, float32, bfloat16 or float16; "
-        f"found {result}"
+        f"{subject}: expected an array of NumPy, JAX or CuPy, or a dense tensor of PyTorch, of type float64, float32, bfloat16 or "
+        f"float16; found {found}{'; ' if advice else ''}{advice}"
     ) from None
 
 
@@ -135,9 +200,9 @@ def _plain(name, value):
         value = value.tolist() if hasattr(value, "tolist") else value
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        result = " ".join(repr(value).split())[:80]
+        text = " ".join(repr(value).split())[:80]
         raise ValueError(
-            f"params: {name}: expected true or false, a finite number, a text or a list, found {result}"
+            f"parameter {name}: expected True, False, a finite number, a string or a list, found {text}"
         ) from None
     return value
 

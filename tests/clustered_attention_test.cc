@@ -189,9 +189,9 @@ TEST(ClusteredAttention, IsEquivariantUnlessCausal) {
     }
 }
 
-// A query that is between two clusters by less than rounding belongs to neither
-// for sure: its row is not judged, and the reason names it. A query farther off
-// is judged.
+// If rounding can decide to which of two clusters a query belongs, its row is
+// not judged, and the reason names it. A query farther from the boundary is
+// judged.
 TEST(ClusteredAttention, RowsBetweenClustersAreMistrustedByName) {
   std::vector<int64_t> clusters;
   for (int64_t i = 0; i < 40; ++i) clusters.push_back(i % kRoundClusters);
@@ -211,8 +211,8 @@ TEST(ClusteredAttention, RowsBetweenClustersAreMistrustedByName) {
       }
     }
   }
-  // The same for a key: rows that might see it, those of two of the three
-  // clusters, are not judged.
+  // If rounding can decide to which of two clusters a key belongs, no row of
+  // these two clusters is judged. Rows of the third cluster are judged.
   OperatorRun run = ByFirstNumber(clusters, clusters, false);
   run["k"][5 * kSizes.d] = run["k"][5 * kSizes.d + 1] = 1;
   run["k"][5 * kSizes.d + 2] = 0;

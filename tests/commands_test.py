@@ -52,8 +52,8 @@ import json, os, sys
 
 def small(value):
     if isinstance(value, dict):
-        return {{name: "64,256" if name == "n" else small(one) for name, one in value.items()}}
-    return [small(one) for one in value] if isinstance(value, list) else value
+        return {{name: "64,256" if name == "n" else small(setting) for name, setting in value.items()}}
+    return [small(entry) for entry in value] if isinstance(value, list) else value
 
 words = sys.argv[1:]
 if words[:1] == ["sweep"]:

@@ -81,9 +81,9 @@ TEST(GmlpMixing, WeightsAreAMatrix) {
   }
 }
 
-// Tokens are independent without a matrix: permuting them permutes the rows.
-// With a matrix of any kind they are not.
-TEST(GmlpMixing, OnlyTheMatrixKnowsTheOrder) {
+// Without a mixing matrix, tokens are independent, so that reversing the tokens
+// reverses the rows of the output. Any mixing matrix makes a difference.
+TEST(GmlpMixing, OrderOfTokensMattersOnlyWithAMatrix) {
   const auto reversed = [](Numbers rows, int64_t width) {
     std::reverse(rows.begin(), rows.end());
     for (auto row = rows.begin(); row != rows.end(); row += width)

@@ -214,7 +214,8 @@ TEST(KernelizedRpe, RowWithoutLengthIsNamed) {
   }
 }
 
-// The length of a row has no effect with normalize, and has one without.
+// With normalize, the norms of the keys do not affect the output; without it,
+// they do.
 TEST(KernelizedRpe, NormalizedRowsHaveNoLength) {
   for (bool normalize : {false, true}) {
     OperatorRun run = Attention("prf", false);

@@ -57,6 +57,7 @@ def fastrpb_image(rng):
         {"out": out.astype(np.float64)},
         {"attention": "softmax", "causal": False, "height": height, "width": width},
         "FastRPB eq. 10, section 3.2.2",
+        overwrite=True,
     )
 
 
@@ -95,6 +96,7 @@ def stochastic(rng, kind):
         {"out": out.astype(np.float64)},
         {"kind": kind, "attention": "linear", "feature_map": "elu1", "causal": True},
         "FastRPB eq. 8",
+        overwrite=True,
     )
 
 

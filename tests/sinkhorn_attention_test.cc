@@ -35,8 +35,8 @@ OperatorRun Sinkhorn(int64_t iterations = 5, const Sizes& s = kSizes) {
   return run;
 }
 
-// Divides exp(logits) by sums of rows and of columns alternately, as the text
-// says.
+// Divides the rows of exp(logits) by their sums, then its columns by theirs, in
+// each iteration, as the paper describes.
 Numbers Divided(const Numbers& logits, int64_t blocks, int64_t iterations) {
   Numbers p;
   for (double logit : logits) p.push_back(std::exp(logit));
@@ -53,8 +53,8 @@ Numbers Divided(const Numbers& logits, int64_t blocks, int64_t iterations) {
   return p;
 }
 
-// The definition's matrix equals that of the text; its columns sum to one, its
-// rows more nearly with more iterations.
+// The definition's matrix equals the one computed as the paper describes. After
+// the first iteration its columns sum to 1; the sums of its rows approach 1.
 TEST(SinkhornAttention, TheMatrixBecomesDoublyStochastic) {
   const Numbers logits = NormalNumbers(49, 4, 2);
   double last = 1e9;

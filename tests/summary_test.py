@@ -65,6 +65,34 @@ class Choice(unittest.TestCase):
     def test_other_patterns_stay(self):
         self.assertEqual("Fft[12]d\\b", self.pattern("Fft[12]d\\b"))
 
+    def test_wrong_arguments_are_refused_before_anything_is_built(self):
+        with tempfile.TemporaryDirectory() as folder:
+            built = pathlib.Path(folder) / "built"
+            for name in ("cmake", "ctest"):
+                (pathlib.Path(folder) / name).write_text(f"#!/bin/sh\ntouch {built}\n", encoding="utf-8")
+                (pathlib.Path(folder) / name).chmod(0o755)
+            environment = {
+                **os.environ,
+                "PATH": f"{folder}:{os.environ['PATH']}",
+                "BUILD_DIR": folder,
+                "SUBQUAD_SETUP": "0",
+            }
+            for arguments, words in (
+                (["--foo", "--help"], "found '--foo'"),
+                (["-L", "quick", "--al"], "found '--al'"),
+                (["toeplitz"], "such as -R NAME or -L LABEL, found 'toeplitz'"),
+                (["-R"], "-R: expected a value after it, found none"),
+                (["-L", "quick", "--all"], "expected --all as the first argument, found it after 'quick'"),
+            ):
+                run = subprocess.run([ROOT / "run-tests", *arguments], env=environment, check=False, capture_output=True,
+                                     text=True, timeout=60)  # fmt: skip
+                self.assertEqual((2, "", 1), (run.returncode, run.stdout, run.stderr.count("\n")), run.stderr)
+                self.assertIn(words, run.stderr)
+            run = subprocess.run([ROOT / "run-tests", "-L", "quick", "--help"], env=environment, check=True,
+                                 capture_output=True, text=True, timeout=60)  # fmt: skip
+            self.assertIn("Exit status", run.stdout)
+            self.assertFalse(built.exists())
+
 
 if __name__ == "__main__":
     unittest.main()

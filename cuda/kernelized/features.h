@@ -56,9 +56,9 @@ class Features {
   Features(Layout& layout, const FeatureShape& shape, KeyScaling scale,
            bool copies_omega = false);
 
-  // Computes the features of q [n_q, d] and k [n_k, d], with omega as the map
-  // has it or {}. If q and k are float32 and omega is not (X float, O another
-  // type), omega is copied.
+  // Computes the features of q [n_q, d] and k [n_k, d]. `omega` has the map's
+  // projections; it is {} if the map has none. If q and k are float32 and omega
+  // has another type (X is float, O is not), omega is converted to a copy.
   template <typename X, typename O>
   void Run(HeadArray<const X> q, HeadArray<const X> k,
            HeadArray<const O> omega);

@@ -40,8 +40,8 @@ class ScorePlan {
 
   int64_t pieces() const { return pieces_; }
   int64_t piece() const { return piece_; }
-  // Elements in the products of pieces (and in the next function sums of
-  // weights).
+  // products() counts the elements in the products of pieces, sums() those in
+  // the sums of weights.
   int64_t products() const {
     return blocks_.heads() * blocks_.rows() * pieces_ * e_;
   }

@@ -139,7 +139,7 @@ class FileSource : public Source {
                        : S_ISCHR(status.st_mode)  ? "a character device"
                        : S_ISBLK(status.st_mode)  ? "a block device"
                        : S_ISSOCK(status.st_mode) ? "a socket"
-                                                  : "something else";
+                                                  : "another kind of file";
     throw InvalidInput(name, "a regular file", kind);
   }
 
@@ -211,21 +211,22 @@ class Reader {
 
   // Reads everything except the values.
   NpyArray ReadHeader() {
-    const std::string magic = Take(kMagic.size(), "NumPy magic");
-    if (magic != kMagic) {
-      throw InvalidInput(name_, "the NumPy magic " + Quoted(kMagic),
-                         Quoted(magic));
-    }
+    if (rest_ < kMagic.size()) FailMagic(std::to_string(rest_) + " bytes");
+    const std::string magic = Take(kMagic.size(), "NumPy signature");
+    if (magic != kMagic) FailMagic(Quoted(magic));
     const size_t length = TakeHeaderLength();
     const NpyHeaderFields header =
         ParseNpyHeader(Take(length, "header"), name_);
 
     if (header.descr != "<f4" && header.descr != "<f8") {
       throw InvalidInput(name_, "dtype '<f4' or '<f8'",
-                         NpyDtypeText(header.descr));
+                         NpyDtypeText(header.descr) +
+                             "; save x.astype(np.float32) instead of x");
     }
     if (header.fortran_order) {
-      throw InvalidInput(name_, "C order", "Fortran order");
+      throw InvalidInput(
+          name_, "C order",
+          "Fortran order; save np.ascontiguousarray(x) instead of x");
     }
     NpyArray array;
     array.shape = header.shape;
@@ -263,6 +264,12 @@ class Reader {
   }
 
  private:
+  [[noreturn]] void FailMagic(const std::string& found) const {
+    throw InvalidInput(name_ + ": not a .npy file",
+                       "the signature " + Quoted(kMagic) + " at its beginning",
+                       found + "; np.save writes such files");
+  }
+
   [[noreturn]] void FailSize(uint64_t expected, uint64_t found) const {
     throw InvalidInput(name_, std::to_string(expected) + " bytes of " + what_,
                        std::to_string(found));

@@ -53,7 +53,8 @@ std::string ReadText(const fs::path& folder) {
   std::error_code error;
   const fs::path path = fs::canonical(folder / "case.json", error);
   if (error)
-    throw InvalidInput("case.json", "a file in the case folder", "none");
+    throw InvalidInput("case.json", "a file in the case folder",
+                       "no such file");
   if (!IsInside(folder, path))
     throw InvalidInput("case.json", "a file in the case folder",
                        "a link that leads out of it");
@@ -105,33 +106,36 @@ const Json& Field(const Json& json, const std::string& name, Json::value_t type,
 }
 
 int64_t IntegerOf(const std::string& name, const Json& json) {
-  if (!json.is_number_integer() ||
-      (json.is_number_unsigned() &&
-       json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)))
-    throw InvalidInput("parameter " + name, "integers", TypeOf(json));
+  if (json.is_number_unsigned() &&
+      json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+    throw InvalidInput("parameter " + name, "integers of at most 64 bits",
+                       json.dump());
   return json.get<int64_t>();
 }
 
+bool IsListOfIntegers(const Json& json) {
+  return json.is_array() && std::ranges::all_of(json, [](const Json& entry) {
+           return entry.is_number_integer();
+         });
+}
+
+// Returns the value of a parameter. A value that no parameter can have, such as
+// null or [0.5], is returned as its text: the check against the operator's rule
+// then rejects it and knows what to expect instead.
 ParamValue ParamOf(const std::string& name, const Json& json) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_float()) return json.get<double>();
   if (json.is_number()) return IntegerOf(name, json);
   if (json.is_string()) return json.get<std::string>();
-  if (!json.is_array())
-    throw InvalidInput("parameter " + name,
-                       "true, false, a number, a string or a list",
-                       json.is_null() ? "null" : TypeOf(json));
-  const bool table = !json.empty() && json.front().is_array();
-  if (!table) {
+  if (IsListOfIntegers(json)) {
     IntegerList list;
     for (const Json& entry : json) list.push_back(IntegerOf(name, entry));
     return list;
   }
+  if (!json.is_array() || !std::ranges::all_of(json, IsListOfIntegers))
+    return Shortened(json.dump());
   IntegerTable rows;
   for (const Json& row : json) {
-    if (!row.is_array())
-      throw InvalidInput("parameter " + name, "a list of lists of integers",
-                         TypeOf(row));
     rows.emplace_back();
     for (const Json& entry : row) rows.back().push_back(IntegerOf(name, entry));
   }
@@ -188,6 +192,13 @@ NamedArray FindArray(const fs::path& folder, const std::string& field,
   }
 }
 
+// Throws for an array that does not have the shape of this output.
+void CheckShape(const NamedArray& array, const Shape& shape) {
+  if (array.shape != shape)
+    throw InvalidInput(array.field, "the shape " + ToString(shape),
+                       ToString(array.shape));
+}
+
 std::vector<double> NumbersOf(const NamedArray& named) {
   try {
     NpyArray array = ReadNpy(named.path);
@@ -213,7 +224,7 @@ NamedArrays FindInputs(const fs::path& folder, const CaseText& text,
   NamedArrays arrays;
   std::vector<GivenShape> shapes;
   for (const auto& [name, file] : text.inputs) {
-    arrays[name] = FindArray(folder, "inputs: " + name, file);
+    arrays[name] = FindArray(folder, "input " + name, file);
     shapes.push_back({name, arrays[name].shape});
   }
   result.problem =
@@ -224,24 +235,22 @@ NamedArrays FindInputs(const fs::path& folder, const CaseText& text,
 NamedArrays FindExpected(const fs::path& folder,
                          const std::map<std::string, std::string>& files,
                          const Problem& problem) {
-  std::string names;
-  for (const TensorRule& rule : problem.outputs)
-    names += (names.empty() ? "" : ", ") + rule.name;
+  std::vector<std::string> names;
+  for (const TensorRule& rule : problem.outputs) names.push_back(rule.name);
   if (files.empty())
-    throw InvalidInput("case.json: expected", "at least one of " + names,
-                       "none");
+    throw InvalidInput(
+        "case.json: expected",
+        fmt::format("at least one of the outputs {}", fmt::join(names, ", ")),
+        "none");
   for (const auto& [name, file] : files)
     if (IndexOf(problem.outputs, name) < 0)
-      throw InvalidInput("case.json: expected: " + Shortened(name),
-                         "one of " + names, "an unknown output");
+      throw UnknownName("case.json: output", names, Shortened(name));
   NamedArrays arrays;
   for (const auto& [name, file] : files) {
-    arrays[name] = FindArray(folder, "expected: " + name, file);
-    const Shape shape =
-        problem.OutputShape(static_cast<size_t>(problem.OutputIndex(name)));
-    if (arrays[name].shape != shape)
-      throw InvalidInput("expected: " + name, ToString(shape),
-                         ToString(arrays[name].shape));
+    arrays[name] = FindArray(folder, "output " + name, file);
+    CheckShape(
+        arrays[name],
+        problem.OutputShape(static_cast<size_t>(problem.OutputIndex(name))));
   }
   return arrays;
 }
@@ -266,7 +275,7 @@ void ReadExpected(const NamedArrays& arrays, CaseFolder& result) {
     TensorRule finite =
         result.problem
             .outputs[static_cast<size_t>(result.problem.OutputIndex(name))];
-    finite.name = "expected: " + name;
+    finite.name = "output " + name;
     finite.may_be_minus_infinity = false;
     Tensor tensor{name, named.shape, {}, NumbersOf(named)};
     CheckFinite(finite, tensor);
@@ -296,15 +305,12 @@ CaseText ParseCaseText(const std::string& text) {
   const Json json = ParseJson(text);
   if (!json.is_object())
     throw InvalidInput("case.json", "an object", TypeOf(json));
-  static const std::set<std::string> kFields = {
+  static const std::vector<std::string> kFields = {
       "format",   "operator", "params",        "inputs",
       "expected", "source",   "expected_error"};
   for (const auto& [name, value] : json.items())
-    if (!kFields.contains(name))
-      throw InvalidInput("case.json: " + Shortened(name),
-                         "format, operator, params, inputs, expected, "
-                         "expected_error or source",
-                         "an unknown field");
+    if (std::ranges::find(kFields, name) == kFields.end())
+      throw UnknownName("case.json: field", kFields, Shortened(name));
   const auto text_of = [&](const char* name, const char* expected) {
     return Field(json, name, Json::value_t::string, expected)
         .get<std::string>();
@@ -348,8 +354,9 @@ CaseFolder ReadCaseFolder(const fs::path& folder) {
   result.path = plain.string();
   try {
     if (!fs::is_directory(folder, error))
-      throw InvalidInput("folder", "a case folder",
-                         fs::exists(folder, error) ? "something else" : "none");
+      throw InvalidInput(
+          std::string("expected a folder with case.json, found ") +
+          (fs::exists(folder, error) ? "a file" : "nothing at this path"));
     const CaseText text = ParseCaseText(ReadText(folder));
     result.op = text.op;
     result.source = text.source;

@@ -16,12 +16,12 @@ struct TriedAnswer {
   // Its largest error divided by the tolerance, with both answers stored in the
   // type of the test. The test accepts it up to 1.
   double over = 0;
-  // The same ratio by our gates, for a program with the plain program's bound.
+  // Its largest error divided by our gates' tolerance for the plain program.
   double ours = 0;
-  // On these tensors it equals the right answer to the last digit of their
-  // type.
+  // Tells whether it equals the right answer on these tensors, to the last
+  // digit of their type.
   bool same = false;
-  // See WrongAnswer: no other tensors would reveal it.
+  // No choice of tensors would reveal the mistake (see WrongAnswer).
   bool small_by_choice = false;
 
   bool accepted() const { return over <= 1; }

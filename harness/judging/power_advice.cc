@@ -148,7 +148,8 @@ class Adviser {
     for (const Outcome& outcome : OutcomesOf(power)) {
       if (!outcome.tried.accepted()) continue;
       best_.still_accepted.push_back(outcome.name);
-      // No other tensors would reveal an eps that even our gates cannot see.
+      // Leaves out a mistake that is small by choice, such as a missing eps, if
+      // our gates accept it too: no change of the tensors would reveal it.
       if (!outcome.tried.small_by_choice || outcome.tried.ours > 1)
         accepted_.push_back(outcome.name);
     }

@@ -36,10 +36,10 @@ enum class NumbersFrom { kUs, kUser };
 
 // Distance of the nearest wrong answer (wrong_answers.h) to acceptance.
 struct Margin {
-  // Each wrong answer that applies has a largest error divided by tolerance, by
-  // the gates that the output has passed: both, or a norm-wise bound alone.
-  // This is the smallest of these ratios. Below 1, that wrong answer would have
-  // been accepted.
+  // The smallest ratio of largest error to tolerance among the applicable wrong
+  // answers. The tolerances are those of the gates that the output has passed:
+  // both gates, or the norm-wise bound alone. With a ratio below 1, the gates
+  // would accept that wrong answer.
   double value = std::numeric_limits<double>::infinity();
   std::string nearest;              // the wrong answer with this ratio
   int64_t wrong_answers = 0;        // number that apply

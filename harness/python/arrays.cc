@@ -16,7 +16,7 @@ Scalar ScalarOfArray(const std::string& name, const ReadOnlyArray& array,
     const Scalar scalar = ParseScalar(said);
     if (static_cast<int64_t>(array.itemsize()) != Info(scalar).bytes)
       throw InvalidInput(
-          name, std::to_string(Info(scalar).bytes) + " bytes for a number",
+          name, std::to_string(Info(scalar).bytes) + " bytes per element",
           std::to_string(array.itemsize()));
     return scalar;
   }
@@ -29,42 +29,56 @@ Scalar ScalarOfArray(const std::string& name, const ReadOnlyArray& array,
   if (type.lanes == 1 && type.bits == 16 &&
       type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Bfloat))
     return Scalar::kBFloat16;
-  throw InvalidInput(
-      name, "an array of float64, float32, bfloat16 or float16",
-      "one of another type (" + std::to_string(type.bits) + " bits)");
+  throw InvalidInput(name, "an array of float64, float32, bfloat16 or float16",
+                     "another type of " + std::to_string(type.bits) + " bits");
+}
+
+std::string ReprOf(nb::handle value) {
+  return nb::cast<std::string>(nb::str(nb::repr(value)));
 }
 
 int64_t IntegerOf(const std::string& name, nb::handle value) {
   int64_t number = 0;
-  if (nb::isinstance<nb::bool_>(value) || !nb::try_cast(value, number))
-    throw InvalidInput("parameter " + name, "integers",
-                       nb::cast<std::string>(nb::str(nb::repr(value))));
+  if (!nb::try_cast(value, number))
+    throw InvalidInput("parameter " + name, "integers of at most 64 bits",
+                       ReprOf(value));
   return number;
 }
 
+bool IsInteger(nb::handle value) {
+  return nb::isinstance<nb::int_>(value) && !nb::isinstance<nb::bool_>(value);
+}
+bool IsList(nb::handle value) {
+  return nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value);
+}
+template <typename Predicate>
+bool IsListOf(nb::handle value, const Predicate& predicate) {
+  if (!IsList(value)) return false;
+  for (nb::handle entry : value)
+    if (!predicate(entry)) return false;
+  return true;
+}
+
+// Returns the value of a parameter. A value that no parameter can have, such as
+// [0.5], is returned as its text: the check against the operator's rule then
+// rejects it and knows what to expect instead.
 ParamValue ParamOf(const std::string& name, nb::handle value) {
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
   if (nb::isinstance<nb::int_>(value)) return IntegerOf(name, value);
   if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
   if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
-  if (!nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value))
-    throw InvalidInput("parameter " + name,
-                       "true, false, a number, a string or a list",
-                       nb::cast<std::string>(nb::str(nb::repr(value))));
-  IntegerList list;
+  if (IsListOf(value, IsInteger)) {
+    IntegerList list;
+    for (nb::handle entry : value) list.push_back(IntegerOf(name, entry));
+    return list;
+  }
+  if (!IsListOf(value, [](nb::handle row) { return IsListOf(row, IsInteger); }))
+    return (IsList(value) ? "" : "the object ") + ReprOf(value);
   IntegerTable table;
-  for (nb::handle entry : value)
-    if (nb::isinstance<nb::list>(entry) || nb::isinstance<nb::tuple>(entry)) {
-      table.emplace_back();
-      for (nb::handle item : entry)
-        table.back().push_back(IntegerOf(name, item));
-    } else {
-      list.push_back(IntegerOf(name, entry));
-    }
-  if (!table.empty() && !list.empty())
-    throw InvalidInput("parameter " + name, "a list of lists of integers",
-                       "integers among the lists");
-  if (table.empty()) return list;
+  for (nb::handle row : value) {
+    table.emplace_back();
+    for (nb::handle entry : row) table.back().push_back(IntegerOf(name, entry));
+  }
   return table;
 }
 
@@ -103,8 +117,8 @@ std::vector<GivenArray> ArraysOf(nb::list tensors,
       given.shape.push_back(static_cast<int64_t>(array.shape(axis)));
     if (given.shape.empty() || given.shape.size() > 5 ||
         std::ranges::any_of(given.shape, [](int64_t n) { return n < 1; }))
-      throw InvalidInput(name, "1 to 5 axes, each at least 1",
-                         ToString(given.shape));
+      throw InvalidInput(name, "1 to 5 dimensions, each of size 1 or more",
+                         "the shape " + ToString(given.shape));
     given.data = array.data();
     kept.push_back(std::move(array));
     arrays.push_back(std::move(given));

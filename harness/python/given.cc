@@ -168,15 +168,15 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
   folder.op->CheckNumbers(folder.problem, folder.inputs);
   for (const GivenArray& array : expected) {
     const int index = IndexOf(folder.problem.outputs, array.name);
-    std::string known;
-    for (const TensorRule& rule : folder.problem.outputs)
-      known += (known.empty() ? "" : ", ") + rule.name;
-    if (index < 0)
-      throw InvalidInput("output " + array.name, "one of " + known,
-                         "an unknown output");
+    if (index < 0) {
+      std::vector<std::string> known;
+      for (const TensorRule& rule : folder.problem.outputs)
+        known.push_back(rule.name);
+      throw UnknownName("output", known, array.name);
+    }
     const Shape shape = folder.problem.OutputShape(static_cast<size_t>(index));
     if (array.shape != shape)
-      throw InvalidInput("output " + array.name, ToString(shape),
+      throw InvalidInput("output " + array.name, "the shape " + ToString(shape),
                          ToString(array.shape));
     folder.expected.push_back({array.name, shape, NumbersOf(array),
                                array.scalar == Scalar::kFloat32});
@@ -210,7 +210,9 @@ GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
   if (auto found = NotFinite(folder, scalar)) return *found;
   for (const TensorRule& rule : folder.problem.outputs)
     if (!FindExpected(folder, rule.name))
-      throw InvalidInput("output " + rule.name, "an array", "none");
+      throw InvalidInput("output " + rule.name,
+                         "an array, since all outputs are judged together",
+                         "none");
   GivenVerdict verdict;
   verdict.scalar = scalar;
   Trial trial(InScalar(folder, scalar), folder.inputs, 1, from);

@@ -1,5 +1,5 @@
-// Problems and outputs that are given in memory, as a case folder gives them on
-// disk. Used by the Python module, but independent of Python.
+// Makes problems and outputs from arrays in memory, as ReadCaseFolder does from
+// a case folder. The Python module uses it, but it is independent of Python.
 #pragma once
 
 #include <optional>
@@ -23,9 +23,9 @@ struct GivenArray {
   const void* data = nullptr;
 };
 
-// Makes a case from these arrays, as ReadCaseFolder does from a folder. Throws
-// InvalidInput for the same reasons, except that expected tensors may contain
-// NaN, since they are a program's output, which the caller judges.
+// Makes a case from these arrays. Throws InvalidInput for the same reasons as
+// ReadCaseFolder, except that expected tensors may contain NaN, since they are
+// a program's output, which the caller judges.
 CaseFolder MakeGivenCase(const std::string& op, const Params& params,
                          const std::vector<GivenArray>& inputs,
                          const std::vector<GivenArray>& expected,

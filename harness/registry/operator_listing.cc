@@ -16,9 +16,9 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kGiven = "given";
 constexpr const char* kNotGiven = "not given";
 
-// One combination of the choices on which all else depends: a value for each
-// text, and whether each optional integer and the input of a backward pass are
-// given.
+// One combination of the choices that determine which tensors and parameters
+// exist: a value for each parameter of text, whether each optional integer is
+// given, and whether the incoming gradient is given.
 struct Variant {
   std::map<std::string, std::string> choices;
   std::vector<ParamRule> params;

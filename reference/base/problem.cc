@@ -21,6 +21,17 @@ Slices SlicesFor(const Shape& problem, const Shape& tensor) {
           FromEnd(tensor, 0)};
 }
 
+// Returns the index [i, j, ..] of an element in row-major order.
+Shape IndexIn(const Shape& shape, size_t element) {
+  Shape index(shape.size());
+  auto rest = static_cast<int64_t>(element);
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    index[axis] = rest % shape[axis];
+    rest /= shape[axis];
+  }
+  return index;
+}
+
 }  // namespace
 
 Shape ShapeOf(const TensorRule& rule, const Dims& dims, const Shape& leading) {
@@ -88,7 +99,7 @@ void CheckFinite(const TensorRule& rule, const Tensor& tensor) {
                        (std::isnan(value) ? std::string("NaN")
                         : value > 0       ? std::string("infinity")
                                           : std::string("-infinity")) +
-                           " at element " + std::to_string(i));
+                           " at " + ToString(IndexIn(tensor.shape, i)));
   }
 }
 

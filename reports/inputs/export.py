@@ -132,6 +132,7 @@ def write_layers(out, name, short, taken, layers, bias=None):
             params={"causal": False, "scale": 1 / math.sqrt(tensors["q"].shape[2])},
             source=f"{name}, layer {layer} of {len(taken)}, heads {', '.join(map(str, HEADS))} of "
             f"{len(taken[layer]['q'])}, first {TOKENS} tokens of {TEXT}; expected is the model's own",
+            overwrite=True,
         )
 
 
@@ -257,6 +258,7 @@ def export_blur(out):
         params={"height": height, "width": width},
         source="scikit-image's chelsea.png, 5 x 5 pixels averaged; weights (1 + r^2/4)^-2.5 around offset "
         "(0.75, -1.5), sum 1; expected by the direct sum",
+        overwrite=True,
     )
 
 
@@ -279,6 +281,7 @@ def export_learned_xy(out, table):
         params={"height": height, "width": width},
         source="scikit-image's coffee.png, 8 x 8 pixels averaged; weights exp(bias), sum 1, of all-mpnet-base-v2's "
         "heads 0 (rows) and 7 (columns); expected by the direct sum",
+        overwrite=True,
     )
 
 

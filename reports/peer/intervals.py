@@ -45,5 +45,5 @@ class Intervals:
             self.process.stdin.flush()
             return tuple(json.loads(self.process.stdout.readline()))
         except (OSError, ValueError):
-            said = self.process.stderr.read().strip()
-            raise InputError(f"--subquad {self.program}: no answer from `intervals`: {said[:200]}") from None
+            message = self.process.stderr.read().strip()
+            raise InputError(f"--subquad {self.program}: `intervals` did not answer: {message[:200]}") from None

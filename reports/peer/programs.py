@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Implementations from other libraries that `reports.peers` compares with ours; peer/runner.py runs one of them.
 
-A peer is a function that takes a Problem and returns a function without arguments, which is timed. Everything that depends on
-the values of the tensors belongs in that function; types, layouts and masks may be prepared before, as our plans are.
-A file of your own peers, for `python3 -m reports.peers --programs FILE`, looks like this:
+A peer is a function that takes a Problem and returns a function without arguments, which is timed. The returned function does
+everything that depends on the values of the tensors; types, layouts and masks may be prepared before, as our plans are.
+A file with your own peers, for `python3 -m reports.peers --programs FILE`, looks like this:
 
     from reports.peer.programs import peer
 
@@ -35,10 +35,10 @@ class Peer:
     memory: str | None
     time_class: str | None
     memory_class: str | None
-    beside: str | None  # what a reader of its ratio must know
-    devices: tuple  # backends of ours that it is compared with
-    answer: str | None  # the input that it returns, if it does only a part of the work
-    clock: typing.Callable | None  # on a GPU
+    beside: str | None  # a remark on how its work differs from ours, shown with the ratio of times
+    devices: tuple  # our backends that it is compared with
+    answer: str | None  # for a peer that does only a part of the work: the input that its output must equal
+    clock: typing.Callable | None  # returns the seconds of a run on a GPU; None: PyTorch's events take the time
     build: typing.Callable
 
 
@@ -184,7 +184,7 @@ def _features(torch, problem, x, omega):
 
 
 def _nprf(problem):
-    """(torch, run of the maps -> (query features, key features, exp(bias), values with a column of ones))"""
+    """Returns torch and a function that returns (query features, key features, exp(bias), values with a column of ones)."""
     torch, q, k, v, omega, bias = _tensors(problem, "q", "k", "v", "omega", "bias")
     if problem.params.get("feature_map") != "prf" or problem.flag("causal"):
         raise NotImplementedError("only feature_map prf, not causal")
@@ -469,15 +469,15 @@ def _tensors(problem, *names):
     torch.set_num_threads(problem.threads)
     torch.set_grad_enabled(False)
     torch.set_float32_matmul_precision("highest")  # no TensorFloat32
-    kind = getattr(torch, problem.scalar)  # tensors of two bytes come as float32
+    kind = getattr(torch, problem.scalar)  # inputs of 16-bit types are stored as float32
     return torch, *(torch.from_numpy(problem.inputs[name]).to(problem.device, kind) for name in names)
 
 
-# Finding them
+# Registering and finding peers
 
 
 def load_programs(path):
-    """Adds the peers of a file."""
+    """Registers the peers of a file and returns them."""
     before = set(PEERS)
     spec = importlib.util.spec_from_file_location("peers_of_a_user", path)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
@@ -485,5 +485,5 @@ def load_programs(path):
 
 
 def missing_module(entry):
-    """The first module that a peer needs and that is not here, or None."""
+    """Returns the first module that a peer needs and that is not installed, or None."""
     return next((name for name in entry.needs if importlib.util.find_spec(name) is None), None)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs one peer for peers.py in its own process: reads a job from standard input, then takes a sample for each line, which names a
-form. The arguments are the modules that the peer needs; they are imported before the job is read.
+"""Runs one peer for peers.py in its own process. It reads a job from standard input, then takes one sample for each further line,
+which names a form. The arguments are the modules that the peer needs; they are imported before the job is read.
 
 On a GPU, times are the device's own (CUDA events) with a flushed cache, as they are for our implementations, and a peer has two
 forms: `eager`, in which Python launches every kernel, and `graph`, in which all kernels were captured once into a CUDA graph that
@@ -239,7 +239,7 @@ def main():
             _say(skipped=f"does not fit in memory: {text[:150] or 'an allocation was refused'}")
         else:
             _say(failed=text[:300])
-    except Exception as error:  # noqa: BLE001 - whatever a peer does wrong costs its record and nothing else
+    except Exception as error:  # noqa: BLE001 - a fault of a peer affects only its own record
         _say(failed=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
 

@@ -17,25 +17,27 @@ class Store:
     """Finished cases: a line in OUT.journal for each, and a result file at the end."""
 
     def __init__(self, out, resume, seed, program):
-        """program: the digest of ours; what was timed beside another is measured again."""
+        """program: the digest of our program; cases that were timed with another one are measured again."""
         self.out, self.journal, self.program = out, out.with_name(out.name + ".journal"), program
         self.records, self.ratios, self.algorithms = {}, {}, {}
         self.earlier = None
         self.others = 0  # records of another program
         if not resume:
             if self.journal.exists():
-                raise InputError(f"{self.journal}: left from an interrupted run; --resume continues it")
+                raise InputError(f"{self.journal}: an interrupted run left this file; --resume continues the run")
         elif out.exists():
             self.earlier = result_file.load(out)
             if self.earlier["seed"] != seed:
-                raise InputError(f"{out}: was made with seed {self.earlier['seed']}, not {seed}")
+                raise InputError(
+                    f"{out}: expected the seed {seed}, found {self.earlier['seed']}; resume it with its own seed"
+                )
             self._keep(self.earlier)
         if resume and self.journal.exists():
             for line in self.journal.read_text(encoding="utf-8").splitlines():
                 try:
                     self._keep(json.loads(line))
                 except ValueError:
-                    pass  # half a line, of a run that was killed
+                    pass  # an incomplete line of a run that was killed
 
     def _keep(self, part):
         own = [record for record in part["records"] if record.get("program") == self.program]

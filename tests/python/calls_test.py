@@ -123,7 +123,9 @@ def test_outputs_of_two_bytes_are_saved_with_their_error(tmp_path):
     inputs = tensors(dtype=np.float16)
     wide = {name: value.astype(np.float64) for name, value in inputs.items()}
     out = softmax(**wide).astype(np.float16)
-    with pytest.raises(ValueError, match="out: expected expected_error= for an output in float16 .*0.000488"):
+    with pytest.raises(
+        ValueError, match="output out: expected_error= is missing; expected at least 0.000488.* in float16"
+    ):
         subquad.save_case(tmp_path / "none", "softmax_attention", out=out, **inputs)
     assert not (tmp_path / "none").exists()
     for name, error in (("little", 2.0**-20), ("enough", 2.0**-11)):
@@ -250,17 +252,30 @@ def test_signature():
         ({"bias": np.zeros(7, np.float32)}, "bias"),
         (
             {"q": np.zeros((2, 50, 16), np.int32)},
-            "q: expected an array of float64, float32, bfloat16 or float16, found int32",
+            "q: expected an array of float64, float32, bfloat16 or float16, found int32; convert it by x.astype(numpy.float32)",
         ),
+        ({"scale": [1.0]}, "parameter scale: expected a finite number greater than 0, found [1.0]"),
+        ({"scale": {"a": 1}}, "parameter scale: expected a finite number greater than 0, found the object {'a': 1}"),
+        ({"causal": [[1], 2]}, "parameter causal: expected true or false, found [[1], 2]"),
+        ({"key_lengths": [4, 2.5]}, "parameter key_lengths: expected a list of integers, found [4, 2.5]"),
+        (
+            {"query_offset": 2**70},
+            "parameter query_offset: expected integers of at most 64 bits, found 1180591620717411303424",
+        ),
+        ({"out": {"outt": np.zeros((2, 50, 16))}}, "output: expected out, found 'outt' (did you mean 'out'?)"),
         ({"q": "text"}, "q"),
         ({"q": None}, "q"),
         ({"colour": 3}, "colour"),
         ({"scale": -1.0}, "scale"),
         ({"v": np.zeros((2, 51, 16), np.float32)}, "n_k"),
-        ({"k": np.full((2, 50, 16), np.nan, np.float32)}, "k"),
-        ({"out": np.zeros((2, 50, 15), np.float32)}, "out"),
+        ({"k": np.full((2, 50, 16), np.nan, np.float32)}, "k: expected finite numbers, found NaN at [0, 0, 0]"),
+        ({"out": np.zeros((2, 50, 15), np.float32)}, "output out: expected the shape [2, 50, 16], found [2, 50, 15]"),
+        (
+            {"q": np.zeros((0, 50, 16), np.float32)},
+            "q: expected 1 to 5 dimensions, each of size 1 or more, found the shape [0, ",
+        ),
         ({"expected_error": 2.0}, "expected_error"),
-        ({"grad": np.zeros((2, 50, 16), np.float32)}, "gradients: expected"),
+        ({"grad": np.zeros((2, 50, 16), np.float32)}, "those that you computed), found only grad="),
     ],
 )
 def test_errors_are_one_line(change, expected):

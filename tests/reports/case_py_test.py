@@ -6,6 +6,7 @@ import importlib.util
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -91,7 +92,7 @@ class WriteCase(Folder):
         self.out = attention(**self.inputs, scale=0.5)
 
     def write(self, inputs=None, expected=None, **options):
-        options = {"params": self.params, "source": "a test", **options}
+        options = {"params": self.params, "source": "a test", "overwrite": True, **options}
         write_case(
             self.folder,
             "softmax_attention",
@@ -128,8 +129,56 @@ class WriteCase(Folder):
         inputs = {**self.inputs, "bias": bias}
         self.write(inputs, {"out": attention(**inputs, scale=0.5)})
         self.assertEqual(check(self.folder).returncode, 0)
-        with self.assertRaisesRegex(ValueError, "inputs: q: expected finite"):
+        with self.assertRaisesRegex(ValueError, r"^input q: expected finite numbers, found -inf at \[0, 0\]$"):
             self.write({**self.inputs, "q": np.full((9, 4), -np.inf, np.float32)})
+        with self.assertRaisesRegex(ValueError, r"^input bias: expected finite numbers or -inf, found inf at \[0\]$"):
+            self.write({**self.inputs, "bias": -bias})
+
+    def test_a_folder_with_files_is_replaced_only_if_told_so(self):
+        self.folder.mkdir()
+        self.write(overwrite=False)  # an empty folder
+        before = {path.name: path.read_bytes() for path in self.folder.iterdir()}
+        with self.assertRaisesRegex(
+            ValueError, r"^folder .*/case: expected a new or empty folder, found 6 files in it; "
+        ):
+            self.write({**self.inputs, "q": 2 * self.inputs["q"]}, overwrite=False)
+        self.assertEqual(before, {path.name: path.read_bytes() for path in self.folder.iterdir()})
+        self.write({**self.inputs, "q": 2 * self.inputs["q"]}, overwrite=True)
+        np.testing.assert_array_equal(self.numbers(), 2 * self.inputs["q"])
+        case = self.folder
+        self.folder = case / "case.json"
+        with self.assertRaisesRegex(ValueError, "case.json: expected a folder, found a file$"):
+            self.write()
+        for self.folder in (case / "case.json" / "below", pathlib.Path("/proc/no/such/place")):
+            with self.assertRaisesRegex(ValueError, "^folder .*: expected a writable folder, found an error: "):
+                self.write()
+
+    def test_names_are_checked_by_the_program(self):
+        self.write(program=PROGRAM, overwrite=False)
+        self.assertEqual(check(self.folder).returncode, 0)
+        self.folder = self.folder / "new"
+        for words, change in (
+            ("'softmax_atention' .did you mean 'softmax_attention'", {"operator": "softmax_atention"}),
+            ("^parameter of softmax_attention: expected one of .*, found 'casual'$", {"params": {"casual": True}}),
+            ("^input of softmax_attention: expected one of .*, found 'key'$", {"inputs": {"key": self.inputs["k"]}}),
+            (
+                "^output of softmax_attention: expected one of out.*, found 'output'$",
+                {"expected": {"output": self.out}},
+            ),
+        ):
+            arguments = {
+                "operator": "softmax_attention",
+                "inputs": self.inputs,
+                "expected": {"out": self.out},
+                **change,
+            }
+            with self.assertRaisesRegex(ValueError, words):
+                write_case(self.folder, **arguments, program=PROGRAM)
+        for program, words in (("no/such/program", "No such file"), ("/bin/false", "exit status 1"),
+                               ("/bin/echo", "found other output")):  # fmt: skip
+            with self.assertRaisesRegex(ValueError, f"^program {program}: .*{words}"):
+                self.write(program=program)
+        self.assertFalse(self.folder.exists())
 
     def test_what_would_not_be_read_is_not_written(self):
         q, v = self.inputs["q"], self.inputs["v"]
@@ -145,11 +194,11 @@ class WriteCase(Folder):
             ("q", Tensor(q.astype(int)), "q: .*found torch.int64"),
             ("q", Tensor(q, layout="torch.sparse_coo"), "q: .*dense.*found a tensor of layout torch.sparse_coo"),
             ("q", Tensor(None), r"q: .*found Tensor \(no storage\)$"),
-            ("q", q[None, None, None, None], r"q: expected 1 to 5 dimensions .*found shape \(1, 1, 1, 1, 9, 4\)"),
+            ("q", q[None, None, None, None], r"q: expected 1 to 5 dimensions, .*found the shape \[1, 1, 1, 1, 9, 4\]"),
             ("q", np.float32(1) * np.ones((), np.float32), "q: .*found"),
-            ("q", q[:0], r"q: .*\(0, 4\)"),
+            ("q", q[:0], r"q: .*\[0, 4\]"),
             ("v", nan, r"v: .*nan at \[2, 1\]"),
-            ("../v", v, "a word"),
+            ("../v", v, "expected a word such as q or weights_rows, found '../v'"),
         ):
             with self.assertRaisesRegex(ValueError, words):
                 self.write({**self.inputs, name: array})
@@ -160,17 +209,21 @@ class WriteCase(Folder):
         with self.assertRaisesRegex(ValueError, "expected: expected a dictionary from names to arrays, found ndarray"):
             self.write(expected=self.out)
         for params, words in (
-            ({"scale": float("nan")}, "params: scale: .*a finite number.*found nan"),
-            ({"scale": np.float32("inf")}, "params: scale: .*found inf"),
-            ({"causal": {1}}, "params: causal: .*found {1}"),
+            ({"scale": float("nan")}, "parameter scale: .*a finite number.*found nan"),
+            ({"scale": np.float32("inf")}, "parameter scale: .*found inf"),
+            ({"causal": {1}}, "parameter causal: .*found {1}"),
+            ({"is causal": True}, "name of parameter: expected a word such as causal, found 'is causal'"),
         ):
             with self.assertRaisesRegex(ValueError, words):
                 self.write(params=params)
         for error in (1, -1e-9, float("nan"), "1e-3", True):
             with self.assertRaisesRegex(ValueError, "expected_error: expected a number from 0 to below 1, found"):
                 self.write(expected_error=error)
-        with self.assertRaises(ValueError):
+        with self.assertRaisesRegex(ValueError, "^source: expected a string, found NoneType$"):
             self.write(source=None)
+        for operator, found in ((None, "NoneType"), ("softmax attention", "'softmax attention'")):
+            with self.assertRaisesRegex(ValueError, f"^name of operator: expected a word .*, found {found}$"):
+                write_case(self.folder, operator, self.inputs, {"out": self.out})
         self.assertFalse(self.folder.exists())
 
     def numbers(self, name="q"):
@@ -238,7 +291,7 @@ class WriteCase(Folder):
     def test_an_answer_of_two_bytes_needs_expected_error(self):
         half = self.out.astype(np.float16)
         with self.assertRaisesRegex(
-            ValueError, r"expected: out: expected expected_error= .* float16 \(at least 0.00048828125, .*found none"
+            ValueError, r"^output out: expected_error= is missing; expected at least 0.00048828125 .* in float16, "
         ):
             self.write(expected={"out": half})
         for factor, error, code in ((1, 2.0**-11, 0), (1, 0, 1), (1.01, 2.0**-11, 1)):
@@ -337,7 +390,7 @@ class WriteCase(Folder):
             (self.inputs["v"].astype(">f4"), ">f4"),
             (np.asfortranarray(self.inputs["v"]), "ortran"),
             (nan, "nan"),
-            (self.inputs["v"][None, None], "expected [1, 1, 9, 3]"),
+            (self.inputs["v"][None, None], "expected the shape [1, 1, 9, 3]"),
             (self.inputs["v"][None, None, None, None], "1 to 5 dimensions"),
         ):
             self.write()
@@ -504,6 +557,7 @@ class Guide(unittest.TestCase):
         (program,) = [program for program in programs if "write_case" in program]
         (command,) = re.findall(r"`(build/subquad check my-case)`", text)
         for factor, status in ((1, 0), (1.01, 1)):
+            shutil.rmtree(self.folder / "my-case", ignore_errors=True)
             script = self.folder / "script.py"
             script.write_text(
                 program.replace("write_case(", f"out *= np.float32({factor})\nwrite_case("), encoding="utf-8"
@@ -584,7 +638,15 @@ class RealInputs(Folder):
                 (inputs, {"causal": True}),
                 (inputs, {"scale": 0.126}),
             ):
-                write_case(self.folder, case["operator"], wrong, {"out": out}, {**case["params"], **params}, "wrong")
+                write_case(
+                    self.folder,
+                    case["operator"],
+                    wrong,
+                    {"out": out},
+                    {**case["params"], **params},
+                    "wrong",
+                    overwrite=True,
+                )
                 result = check(self.folder)
                 self.assertEqual(result.returncode, 1, (name, params, result.stdout))
                 self.assertIn("0 passed", result.stdout)

@@ -463,7 +463,7 @@ class DrawingTest(figures_test.Workplace):
         content["records"] = [record for record in content["records"] if keep(record)]
         return recipe_figure.curves(RECIPES[name], recipe_file.points_of([("made.json", content)]))
 
-    def test_a_missing_line_is_said(self):
+    def test_a_remark_names_a_series_without_measurements(self):
         picture = self.picture("fastrpb-fig3a", lambda record: record["implementation"] != "softmax_xy")
         self.assertEqual(["fastrpb_attention softmax_xy"], picture.missing)
         self.assertIn("Not in these files", picture.content[0][1].remarks[0])

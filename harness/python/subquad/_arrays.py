@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 KINDS = ("numpy", "torch", "jax")
-Given = tuple  # (name, array that the module reads, scalar type or "")
+NamedArray = tuple  # (name, array that the module reads, scalar type or "")
 
 
 def kind_of(value: Any) -> str:
@@ -24,13 +24,13 @@ def kind_of(value: Any) -> str:
 
 
 def is_array(value: Any) -> bool:
-    """Tells whether a value is an array of one of these libraries."""
+    """Tells whether a value can be read as an array."""
     names = ("__dlpack__", "__array_interface__", "__array__", "__cuda_array_interface__")
     return isinstance(value, np.ndarray) or any(hasattr(value, name) for name in names)
 
 
-def given(name: str, value: Any) -> Given:
-    """Returns a tensor as the module needs it: row-major memory on the CPU. Copies only if it is not that already."""
+def named_array(name: str, value: Any) -> NamedArray:
+    """Returns a tensor in the form that the module reads, in row-major order on the CPU. Copies it only if necessary."""
     array, scalar = bits_of(name, value)
     return name, array, scalar
 
@@ -54,6 +54,7 @@ def bits_of(name: str, value: Any) -> tuple[np.ndarray, str]:
     if scalar not in ("float64", "float32", "float16", "bfloat16"):
         raise ValueError(
             f"{name}: expected an array of float64, float32, bfloat16 or float16, found {_described(value, scalar)}"
+            + ("; convert it by x.astype(numpy.float32)" if is_array(value) else "")
         )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -75,9 +76,11 @@ def _of_torch(name: str, value: Any) -> tuple[np.ndarray, str]:
     torch = sys.modules["torch"]
     types = {torch.float64: "float64", torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
     if value.dtype not in types:
-        raise ValueError(f"{name}: expected a tensor of float64, float32, bfloat16 or float16, found {value.dtype}")
+        raise ValueError(
+            f"{name}: expected a tensor of float64, float32, bfloat16 or float16, found {value.dtype}; convert it by x.float()"
+        )
     if value.layout != torch.strided:
-        raise ValueError(f"{name}: expected a dense tensor, found {value.layout}")
+        raise ValueError(f"{name}: expected a dense tensor, found {value.layout}; convert it by x.to_dense()")
     tensor = value.detach().cpu().resolve_neg().contiguous()
     scalar = types[value.dtype]
     if value.element_size() == 2:
@@ -109,7 +112,9 @@ def numpy_type(scalar: str) -> np.dtype:
     try:
         return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
     except ImportError:
-        raise ValueError('bfloat16: expected the package ml_dtypes, or array="torch"; found neither') from None
+        raise ValueError(
+            'bfloat16: expected the package ml_dtypes, found none; install it, or pass array="torch"'
+        ) from None
 
 
 def _first_line(error: BaseException) -> str:

@@ -39,13 +39,13 @@ class Worst:
 class Check:
     """A verdict on an output; true if it passed.
 
-    error, bound: the largest error and the tolerance of the gate that decided, at the element closest to failing.
-    margin, nearest: the distance of the nearest known mistake in tolerances, and its name.
-    blind_to: if the output passed, the mistakes that would have passed too, the nearest first: these tensors cannot reveal
-        them.
+    error, bound: the error and the tolerance of the gate that decided, at the element with the largest ratio of the two.
+    margin, nearest: the smallest ratio of error to tolerance among the known mistakes, and the name of that mistake.
+    blind_to: if the output passed, the mistakes that would have passed too, since these tensors cannot reveal them; the
+        nearest first.
     looks_like: if the output failed, the mistake that it resembles; None if it resembles none of the known_mistakes tried.
     wrong_share, where: if the output failed, the share and the positions of the elements beyond their tolerance.
-    arithmetic: for an output in a 16-bit type, the arithmetic by whose errors it was judged: float32 or its own type.
+    arithmetic: for an output in a 16-bit type, the type of the arithmetic that it was judged as: float32 or its own type.
     parts: if outputs and gradients were checked, the verdict on each.
     """
 
@@ -131,7 +131,9 @@ def operators() -> list[str]:
 def listing(op: str) -> dict:
     """Returns the entry of an operator in `subquad list --json`."""
     if not isinstance(op, str):
-        raise ValueError(f"operator: expected one of {', '.join(operators())}; found {type(op).__name__}")
+        raise ValueError(
+            f"operator: expected a name, one of {', '.join(operators())}; found an object of type {type(op).__name__}"
+        )
     entry = json.loads(_subquad.listing(op))
     return entry[0] if isinstance(entry, list) else entry
 
@@ -159,7 +161,7 @@ def _by_name(entries: list[dict], key: str) -> dict[str, dict]:
 
 
 def split(op: str, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keyword arguments as (params, tensors). None stands for an argument that was not given."""
+    """Splits keyword arguments into (params, tensors). An argument of None counts as not given."""
     names = {rule["name"] for rule in listing(op)["params"]}
     params, tensors = {}, {}
     for name, value in values.items():
@@ -179,8 +181,8 @@ def plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def given_list(tensors: dict[str, Any]) -> list:
-    return [_arrays.given(name, value) for name, value in tensors.items()]
+def named_arrays(tensors: dict[str, Any]) -> list[_arrays.NamedArray]:
+    return [_arrays.named_array(name, value) for name, value in tensors.items()]
 
 
 def check(
@@ -194,16 +196,16 @@ def check(
     arithmetic: str | None = None,
     **tensors: Any,
 ) -> Check:
-    """Judges whether an output is what the definition of `op` gives on these tensors.
+    """Judges whether an output agrees with the definition of `op` on these tensors.
 
-    out: the output, or a dict of outputs, with the shape and type in which the program computed it. float32 is judged by the
-        error that a float32 program may have, float64 by that of a float64 program.
-    grad, grads: the incoming gradient, of the shape of `out`, and the outgoing ones by the names of the inputs:
+    out: the output, or a dict of outputs, in the shape and type that the program returned. An output in float32 may have the
+        errors of a float32 program, one in float64 those of a float64 program.
+    grad, grads: the incoming gradient, of the shape of `out`, and the gradients that you computed, by the names of the inputs:
         {"q": dq, "bias": db}.
     expected_error: an additional error that each element of `out` may have, in units of the largest magnitude of its tensor.
-    arithmetic: for an output in bfloat16 or float16. "float32" means computed in float32 and rounded once. None accepts the
-        larger errors of arithmetic in the type itself as well; `arithmetic` of the verdict then says which one it was judged
-        by, and `blind_to` which mistakes this hides.
+    arithmetic: for an output in bfloat16 or float16. "float32" judges it as computed in float32 and rounded once. None also
+        accepts the larger errors of arithmetic in the type itself; then `arithmetic` of the verdict tells as which of the two
+        it was judged, and `blind_to` which mistakes the larger errors can hide.
     tensors: inputs and parameters of the operator, by the names of `signature(op)`.
     """
     params, inputs = split(op, tensors)
@@ -213,11 +215,14 @@ def check(
         parts["out"] = _check_one(op, params, inputs, outputs, expected_error, arithmetic)
     if grads is not None or grad is not None:
         if grad is None or not grads:
-            raise ValueError("gradients: expected grad (incoming) and grads (outgoing), found only one of them")
+            found = "neither" if grad is None and not grads else "only grads=" if grad is None else "only grad="
+            raise ValueError(
+                f"gradients: expected grad= (the incoming gradient) and grads= (those that you computed), found {found}"
+            )
         named = {name if name.startswith("grad_") else f"grad_{name}": value for name, value in grads.items()}
         parts["grads"] = _check_one(op, params, {**inputs, "grad": grad}, named, expected_error, arithmetic)
     if not parts:
-        raise ValueError("out: expected an array, found none")
+        raise ValueError("out: expected an output to check, or gradients in grad= and grads=, found none")
     verdicts = list(parts.values())
     if len(verdicts) == 1:
         return verdicts[0]
@@ -229,11 +234,11 @@ def check(
 def _check_one(
     op: str, params: dict, inputs: dict, outputs: dict, expected_error: float, arithmetic: str | None
 ) -> Check:
-    arrays, given = given_list(inputs), given_list(outputs)
-    scalars = {scalar for _, _, scalar in given}
+    input_arrays, output_arrays = named_arrays(inputs), named_arrays(outputs)
+    scalars = {scalar for _, _, scalar in output_arrays}
     narrow = next((scalar for scalar in NARROW if scalar in scalars), None)
     if narrow is None:
-        raw = _subquad.check(op, params, arrays, given, float(expected_error))
+        raw = _subquad.check(op, params, input_arrays, output_arrays, float(expected_error))
         return check_of(op, raw, "float32" if "float32" in scalars else "float64")
     errors = {"float32": float(expected_error), narrow: max(float(expected_error), own_error(narrow, "grad" in inputs))}
     if arithmetic not in (None, *errors):
@@ -241,7 +246,7 @@ def _check_one(
     verdicts = {}
     for kind, error in errors.items():
         if arithmetic in (None, kind):
-            raw = _subquad.judge(op, params, arrays, given, error, narrow, "", False)
+            raw = _subquad.judge(op, params, input_arrays, output_arrays, error, narrow, "", False)
             verdicts[kind] = replace(check_of(op, raw, narrow), arithmetic=kind)
             if verdicts[kind].verdict != "failed":
                 return verdicts[kind]
@@ -249,8 +254,8 @@ def _check_one(
 
 
 def own_error(narrow: str, backward: bool) -> float:
-    """Returns the error of arithmetic in a 16-bit type, with every intermediate value rounded to it: a few roundings of the
-    largest value; for gradients also those of the forward pass."""
+    """Returns the error to expect if every intermediate value was rounded to a 16-bit type: four roundings of the largest
+    value, and eight for gradients, which include those of the forward pass."""
     return (8 if backward else 4) * NARROW[narrow]
 
 
@@ -282,26 +287,27 @@ def check_of(op: str, raw: dict, scalar: str) -> Check:
 
 
 def reference(op: str, /, *, rows: list[int] | None = None, **tensors: Any) -> Any:
-    """Evaluates the definition in higher precision and rounds it to float64: returns a NumPy array, or a dict of several outputs.
+    """Evaluates the definition in higher precision and returns the output as a NumPy array of float64; several outputs are
+    returned as a dict.
 
-    rows: the rows (queries) of each head to compute; by default all of them. The other axes are complete.
+    rows: the rows (queries) of each head to compute; by default all of them. The other axes are not reduced.
     """
     params, inputs = split(op, tensors)
     if rows is not None and len(rows) == 0:
         raise ValueError("rows: expected at least one row, found none")
     chosen = [] if rows is None else [int(row) for row in rows]
-    return _only(_subquad.definition(op, params, given_list(inputs), chosen))
+    return _only(_subquad.definition(op, params, named_arrays(inputs), chosen))
 
 
 def run(op: str, /, *, implementation: str = "", threads: int = 1, **tensors: Any) -> Any:
-    """Runs one of our implementations and returns its output in the type and library of the tensors, which must agree.
+    """Runs one of our implementations. Its output has the type and library of the tensors, whose types must be equal.
 
     implementation: a name from `signature(op)`; by default the first one that can run this problem.
     """
     params, inputs = split(op, tensors)
     if not inputs:
-        raise ValueError("tensors: expected those of signature(op), found none")
-    arrays = given_list(inputs)
+        raise ValueError(f"tensors: expected the inputs in signature({op!r}), found none")
+    arrays = named_arrays(inputs)
     timed = _subquad.Timed(op, params, arrays, implementation, threads)
     timed.run()
     kind, scalar = _arrays.kind_of(next(iter(inputs.values()))), arrays[0][2]
@@ -324,11 +330,14 @@ def save_case(
     source: str = "",
     **tensors: Any,
 ) -> None:
-    """Writes a case folder for `subquad check`. Outputs that are not given are computed by the definition.
+    """Writes a case folder for `subquad check`. Missing outputs are computed by the definition.
 
+    folder: a new folder. ValueError is raised if it exists, and for any name, parameter or tensor that does not fit the
+        operator; nothing is written then.
     expected_error: an additional error that each element of an output may have, in units of the largest magnitude of its
-        tensor. An output in bfloat16 or float16 needs it, since the folder stores float32 values: the error of rounding to the
-        type is 2**-8 or 2**-11, that of arithmetic in it four times as much, and eight times for gradients.
+        tensor. An output in bfloat16 or float16 needs it, since the folder stores float32 values: 2**-8 or 2**-11 is the error
+        of rounding to the type; arithmetic in the type has an error of four times as much, gradients of eight times as much.
+    source: the origin of the tensors, shown when a check fails.
     """
     params, inputs = split(op, tensors)
     outputs = {} if out is None else dict(out) if isinstance(out, dict) else {"out": out}
@@ -336,14 +345,15 @@ def save_case(
         inputs["grad"] = grad
         for name, value in (grads or {}).items():
             outputs[name if name.startswith("grad_") else f"grad_{name}"] = value
-    given = given_list(outputs)
-    for name, _, scalar in given:
+    output_arrays = named_arrays(outputs)
+    for name, _, scalar in output_arrays:
         if scalar in NARROW and expected_error is None:
             raise ValueError(
-                f"{name}: expected expected_error= for an output in {scalar} (at least {NARROW[scalar]}, its rounding error; "
-                f"{own_error(scalar, bool(grads))} if it was also computed in {scalar}), found none"
+                f"output {name}: expected_error= is missing; expected at least {NARROW[scalar]} for an output in {scalar}, the "
+                f"error of rounding to it, or {own_error(scalar, bool(grads))} if it was also computed in {scalar}"
             )
-    _subquad.save_case(os.fspath(folder), op, params, given_list(inputs), given, float(expected_error or 0), source)
+    error = float(expected_error or 0)
+    _subquad.save_case(os.fspath(folder), op, params, named_arrays(inputs), output_arrays, error, source)
 
 
 def load_case(folder: str | os.PathLike) -> Case:

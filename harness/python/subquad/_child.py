@@ -27,7 +27,7 @@ Bits = tuple  # (array of NumPy, scalar type)
 
 @dataclass
 class Call:
-    """The arguments of a call. `case` and `again` are ids."""
+    """The arguments of a call. `case` is the id of a case, `again` that of the second call; "" if there is none."""
 
     case: str
     again: str = ""
@@ -172,11 +172,12 @@ class Caller:
             if not _arrays.is_array(value):
                 return {}, {}, f"returned {type(value).__name__} as {name}; expected an array"
             if _arrays.kind_of(value) != self.kind:
-                return {}, {}, f"returned an array of {_arrays.kind_of(value)} as {name}; expected one of {self.kind}"
+                kind = _arrays.kind_of(value)
+                return {}, {}, f"returned an array of {kind} as {name}; expected an array of {self.kind}"
             try:
                 bits, scalar = _arrays.bits_of(name, value)
             except ValueError as error:
-                return {}, {}, f"returned another type: {error}"
+                return {}, {}, f"returned the wrong type: {error}"
             if tuple(bits.shape) != tuple(shape):
                 return {}, {}, f"returned the wrong shape: {name} has {list(bits.shape)}, expected {list(shape)}"
             if scalar != problem["scalar"]:

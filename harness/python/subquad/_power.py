@@ -13,12 +13,12 @@ LISTED = 12  # the text lists at most this many accepted wrong answers; `accepte
 
 @dataclass(frozen=True)
 class Advice:
-    """The smallest change after which a test rejects every wrong answer.
+    """The smallest change of a test after which it rejects every wrong answer, or as many as possible.
 
-    changes: the changes in words; empty if none of those that were tried helps.
+    changes: the changes in words; empty if no change that was tried helps.
     rtol, atol: the tolerance after the changes.
     still_accepted: wrong answers that the changed test still accepts.
-    nobody_tells: wrong answers that are too close to the right one even for our gates, on the changed tensors.
+    nobody_tells: wrong answers so close to the right one that even our gates accept them on the changed tensors.
     """
 
     changes: tuple[str, ...]
@@ -29,7 +29,7 @@ class Advice:
 
     def __str__(self) -> str:
         if not self.changes:
-            return "none of the changes that were tried helps"
+            return "no change that was tried helps"
         text = "; ".join(self.changes)
         text += f": still accepts {', '.join(self.still_accepted)}" if self.still_accepted else ": rejects all of them"
         if self.nobody_tells:
@@ -41,11 +41,11 @@ class Advice:
 class Power:
     """The mistakes that the test `|x - y| <= atol + rtol |y|` accepts; true if there are none.
 
-    accepted, rejected: wrong answers, each with its largest error divided by the tolerance: at most 1, or above 1.
-    ours: the distance of each wrong answer in our tolerances, as `margin` of `check`.
-    same: those of `accepted` that equal the right answer on these tensors, to the last digit.
-    right: the error of a correct program divided by the tolerance. Above 1, the test rejects correct programs. (It is the plain
-        program's largest error in this type; in 16-bit types, at least one unit in the last place.)
+    accepted, rejected: each wrong answer with its largest error divided by the tolerance, which is at most 1 if it is accepted.
+    ours: each wrong answer with its largest error divided by our tolerance, as `margin` of `check`.
+    same: accepted wrong answers that equal the right answer on these tensors, to the last digit.
+    right: the error of a correct program divided by the tolerance; if it is above 1, the test rejects correct programs. The
+        error is the plain program's largest error in this type; in 16-bit types it is at least one unit in the last place.
     advice: what to change; None if no change is needed.
     rows, all_rows: the number of rows compared. If only a sample was compared, the test may reject more than is shown.
     """
@@ -123,17 +123,17 @@ def power(
     tensors: inputs and parameters of the operator, by the names of `signature(op)`.
     """
     if (rtol is None) != (atol is None):
-        raise ValueError("rtol, atol: expected both or neither, found one of them")
+        raise ValueError(f"rtol, atol: expected both or neither, found only {'atol' if rtol is None else 'rtol'}")
     params, inputs = _calls.split(op, tensors)
     if not inputs:
-        raise ValueError("tensors: expected those of signature(op), found none")
-    given = _calls.given_list(inputs)
-    scalar = given[0][2] if dtype is None else _type_name(dtype)
+        raise ValueError(f"tensors: expected the inputs in signature({op!r}), found none")
+    arrays = _calls.named_arrays(inputs)
+    scalar = arrays[0][2] if dtype is None else _type_name(dtype)
     raw = _subquad.power(
         op,
         params,
-        given,
-        [] if grad is None else _calls.given_list({"grad": grad}),
+        arrays,
+        [] if grad is None else _calls.named_arrays({"grad": grad}),
         scalar,
         -1.0 if rtol is None else _number("rtol", rtol),
         -1.0 if atol is None else _number("atol", atol),

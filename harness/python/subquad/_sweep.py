@@ -167,7 +167,7 @@ class _Contestant:
     def outputs(self) -> list:
         first = next(iter(self.problem["outputs"]))
         returned = self.returned if isinstance(self.returned, dict) else {first: self.returned}
-        outputs = [_arrays.given(name, value) for name, value in returned.items()]
+        outputs = _calls.named_arrays(returned)
         for name, bits, scalar in outputs:
             if scalar != self.problem["scalar"]:
                 raise ValueError(f"{name}: expected {self.problem['scalar']}, found {scalar}")

@@ -164,27 +164,30 @@ def verify(
     arithmetic: str | None = None,
     **params: Any,
 ) -> Verification:
-    """Runs a function on generated problems and judges each output as the output of one of our implementations is judged.
+    """Runs a function on generated problems and judges its outputs like those of our implementations.
 
     function: called with the inputs and parameters of the case by name (`signature(op)`), as arrays of the library `array`;
         returns the output, or a dict of outputs.
     params: parameters and sizes of every case, such as feature_map="elu1", causal=True, d=32, e=32; cases that need another
         value are left out. Other flags and scales are tested at their defaults and at another value, if the function accepts
         them by name.
-    array: "numpy", "torch" or "jax". scalars: by default float32, and with "torch" and "jax" also bfloat16 if the function
-        accepts it.
-    arithmetic: for 16-bit types, as in check(). None reports errors of the size of arithmetic in the type itself without
-        failing them. "float32" fails them: the type is for storage only.
-    gradients: tests gradients by the framework's automatic differentiation. None: if the operator has a backward pass.
-    n: sizes; by default awkward ones. In addition there are rectangles, heads, batches, grouped heads, hard inputs, and
-        second calls with new values in the same arrays, which reveal stale caches.
-    like: one of our implementations whose own error bound applies, for example that of a transform ("fft").
+    array: "numpy", "torch" or "jax".
+    scalars: the types to test; by default float32, and with "torch" and "jax" also bfloat16 if the function accepts it.
+    arithmetic: for 16-bit types, as in check(). With None, a function whose errors are those of arithmetic in the type itself
+        passes, and the table says so. With "float32", it fails: the type may be used for storage only.
+    gradients: True tests gradients by the framework's automatic differentiation, False does not; None tests them if the
+        operator has a backward pass.
+    n: the numbers of tokens; by default awkward ones. The cases also include n_q != n_k, heads, batches, grouped heads, hard
+        inputs, and second calls with new values in the same arrays, which reveal stale caches.
+    like: the name of one of our implementations, by whose error bound the function is judged, such as "fft" for a transform.
     folder: the folder for failing cases; by default a new temporary folder.
-    device: the device of PyTorch's tensors. isolate: makes calls in a forked child process, so that a crash becomes a line of
-        the table; not possible with JAX or once PyTorch uses a GPU. timeout: seconds for one call. shrink: seconds for making
-        failing cases smaller.
-    grouped_heads: whether the function must accept tensors that groups of heads share. None: if it raises on all of them, they
-        are not tested, and a remark says so.
+    device: the device of PyTorch's tensors.
+    isolate: makes calls in a forked child process, so that a crash becomes a line of the table; this is not possible with JAX
+        or once PyTorch uses a GPU.
+    timeout: the largest number of seconds for one call.
+    shrink: the number of seconds for making failing cases smaller.
+    grouped_heads: True if the function must accept tensors that groups of heads share. With None, they are not tested if the
+        function raises on all of them, and a remark says so.
     """
     if not callable(function):
         raise ValueError(f"function: expected a callable, found {type(function).__name__}")
@@ -215,10 +218,12 @@ def verify(
             work.run(scalar, gradients)
     work.settle()
     if not sum(row.passed + row.failed + row.mistrusted for row in work.result.rows):
-        missing = (
-            f" does not accept {', '.join(sorted(work.not_accepted))}" if work.not_accepted else " fits none of them"
+        reason = (
+            f"it does not accept {', '.join(sorted(work.not_accepted))}; add these arguments, or pass values of parameters"
+            if work.not_accepted
+            else "no case has these parameters and sizes"
         )
-        raise ValueError(f"{op}: expected at least one case for the function, found none: it{missing}")
+        raise ValueError(f"{op}: expected at least one case that fits the function, found none: {reason}")
     if work.result.failures:
         work.keep(folder, shrink)
     return work.result
@@ -286,8 +291,8 @@ class _Work:
         values = values_of(case)
         needed = [name for name in values.get("with", "").split("+") if name]
         needed += [rule["name"] for rule in self.listing["params"] if rule["name"] in values]
-        given = {name for name, _ in self.texts}
-        missing = {name for name in needed if name not in given and not self.accepts_name(name)}
+        fixed = {name for name, _ in self.texts}
+        missing = {name for name in needed if name not in fixed and not self.accepts_name(name)}
         missing = {name for name in missing if not self._is_default(name, values.get(name))}
         self.not_accepted |= missing
         return not missing
@@ -354,11 +359,11 @@ class _Work:
     def _other_values(self, cases: list[str]) -> list[tuple[str, str]]:
         """Returns another value for each parameter that the function accepts and all cases leave at its default: flags are
         inverted, positive numbers become 0.3125. The other parameters are remembered."""
-        given = {name for name, _ in self.texts}
+        fixed = {name for name, _ in self.texts}
         values = []
         for rule in self.listing["params"]:
             name, default = rule["name"], rule.get("default")
-            if default is None or name in given or not self.accepts_name(name) or name in dict(values):
+            if default is None or name in fixed or not self.accepts_name(name) or name in dict(values):
                 continue
             plain = {"false": "0", "true": "1"}.get(str(default), str(default))
             if {values_of(case).get(name, plain) for case in cases} != {plain}:
@@ -479,13 +484,13 @@ class _Work:
         return verdict.passed
 
     def _check(self, case: str, outputs: dict, expected_error: float = 0.0) -> _calls.Check:
-        """Judges the outputs of a generated case. If no error is expected that could hide a mistake, inputs that hide one make
-        the verdict mistrusted."""
+        """Judges the outputs of a generated case. With an expected error of 0, the verdict is mistrusted if the inputs hide a
+        mistake; a larger one may hide mistakes itself."""
         problem = _subquad.generate(case)
         tensors = [(name, bits, problem["scalar"]) for name, bits in problem["tensors"].items()]
-        given = [(name, bits, scalar) for name, (bits, scalar) in outputs.items()]
+        arrays = [(name, bits, scalar) for name, (bits, scalar) in outputs.items()]
         scalar, strict = problem["scalar"], expected_error == 0
-        raw = _subquad.judge(self.op, problem["params"], tensors, given, expected_error, scalar, self.like, strict)
+        raw = _subquad.judge(self.op, problem["params"], tensors, arrays, expected_error, scalar, self.like, strict)
         return _calls.check_of(self.op, raw, scalar)
 
     def _stale(self, call: Call, reply: Reply) -> str | None:

@@ -204,7 +204,9 @@ TEST_F(NpyTest, EveryTruncationIsRefused) {
     EXPECT_NO_THROW(Parse(whole));
   }
   const std::string whole = File(Dict("'<f4'", "(3,)"));
-  EXPECT_EQ(Refusal(""), "x.npy: expected 6 bytes of NumPy magic, found 0");
+  EXPECT_EQ(Refusal(""),
+            "x.npy: not a .npy file: expected the signature '\\x93NUMPY' at "
+            "its beginning, found 0 bytes; np.save writes such files");
   EXPECT_EQ(Refusal(whole.substr(0, 7)),
             "x.npy: expected 2 bytes of format version, found 1");
   EXPECT_EQ(Refusal(whole.substr(0, 9)),
@@ -236,12 +238,14 @@ TEST_F(NpyTest, DeclaredSizesAreComparedWithTheFileFirst) {
             "x.npy: expected a header of at most 65535 bytes, found 70000");
 }
 
-TEST_F(NpyTest, MagicAndVersion) {
+TEST_F(NpyTest, SignatureAndVersion) {
   EXPECT_EQ(Refusal("hello world"),
-            "x.npy: expected the NumPy magic '\\x93NUMPY', found 'hello '");
+            "x.npy: not a .npy file: expected the signature '\\x93NUMPY' at "
+            "its beginning, found 'hello '; np.save writes such files");
   EXPECT_EQ(Refusal("PK\x03\x04" + std::string(60, '\0')),
-            "x.npy: expected the NumPy magic '\\x93NUMPY', found "
-            "'PK\\x03\\x04\\x00\\x00'");
+            "x.npy: not a .npy file: expected the signature '\\x93NUMPY' at "
+            "its beginning, found 'PK\\x03\\x04\\x00\\x00'; np.save writes "
+            "such files");
   const std::string header = Dict("'<f4'", "(1,)");
   EXPECT_EQ(Refusal(File(header, "1234", 3)),
             "x.npy: expected NumPy format version 1.0 or 2.0, found 3.0");
@@ -273,19 +277,22 @@ TEST_F(NpyTest, Dtypes) {
       {"'<f4 '", "'<f4 ' (another float)"},
       {"''", "''"},
       {"'<'", "'<'"},
-      {"[('a', '<f4'), ('b', '<f4')]", "a structured dtype"},
-      {"('<f4', (2,))", "a structured dtype"},
   };
   for (const auto& [descr, found] : kCases) {
-    EXPECT_EQ(
-        Refusal(File(Dict(descr, "(1,)"), "12345678")),
-        std::string("x.npy: expected dtype '<f4' or '<f8', found ") + found);
+    EXPECT_EQ(Refusal(File(Dict(descr, "(1,)"), "12345678")),
+              std::string("x.npy: expected dtype '<f4' or '<f8', found ") +
+                  found + "; save x.astype(np.float32) instead of x");
+  }
+  for (const char* descr : {"[('a', '<f4'), ('b', '<f4')]", "('<f4', (2,))"}) {
+    EXPECT_EQ(Refusal(File(Dict(descr, "(1,)"), "12345678")),
+              "x.npy: expected dtype '<f4' or '<f8', found a structured dtype");
   }
 }
 
 TEST_F(NpyTest, FortranOrder) {
   EXPECT_EQ(Refusal(File(Dict("'<f4'", "(1, 1)", "True"), "1234")),
-            "x.npy: expected C order, found Fortran order");
+            "x.npy: expected C order, found Fortran order; save "
+            "np.ascontiguousarray(x) instead of x");
   for (const char* word : {"0", "false", "'False'", "Falsely", "None", ""}) {
     EXPECT_EQ(Refusal(File(Dict("'<f4'", "(1,)", word), "1234")).substr(0, 68),
               "x.npy: expected a NumPy header with True or False for "

@@ -36,7 +36,8 @@ TEST(MedianTest, KnownValues) {
   EXPECT_NEAR(result.interval.low, 2 + 0.6577, 5e-4);
   EXPECT_NEAR(result.interval.high, 9 - 0.6577, 5e-4);
 
-  // Nothing is interpolated at the coverage of a whole depth.
+  // If the confidence level is exactly the coverage of an interval between two
+  // samples, these samples are its ends, without interpolation.
   const Median exact = MedianWithInterval(ten, 1 - 2 * 11.0 / 1024);
   EXPECT_NEAR(exact.interval.low, 2, 1e-9);
   EXPECT_NEAR(exact.interval.high, 9, 1e-9);

@@ -138,7 +138,7 @@ class ExpectedError(Case):
 class AllRows(Case):
     N = 6000
 
-    def test_every_row_of_a_long_case_is_compared(self):
+    def test_every_row_of_a_long_toeplitz_case_is_compared(self):
         good = self.check(0, self.toeplitz_case("good", self.N, expected_error=1e-12))
         self.assertIn(f"({self.N} rows", good)
         self.assertNotIn("a sample", good.replace("reference", "", 1).split("dense", 1)[1])
@@ -151,7 +151,7 @@ class AllRows(Case):
         self.assertIn("row 2777", text)
         self.assertIn("0 passed", text)
 
-    def test_of_attention_too(self):
+    def test_every_row_of_a_long_attention_case_is_compared(self):
         random = np.random.default_rng(2)
         n = 4500
         q, k, v = random.standard_normal((3, n, 4))
@@ -167,7 +167,7 @@ class AllRows(Case):
 
 
 class OtherTypes(Case):
-    def test_numbers_that_vanish_in_a_type_that_nobody_asked_for(self):
+    def test_implementations_are_skipped_in_a_type_in_which_the_definition_has_no_value(self):
         ones = np.array([[1.0]])
         for tiny in (1e-9, 1e-50):  # in float16; in float32 too
             case = self.case(
@@ -181,7 +181,7 @@ class OtherTypes(Case):
             self.assertRegex(text, r"dense +float64 +error .* pass")
         self.assertRegex(text, r"dense +float32 +skipped: the formula has no value in float32: query 0")
 
-    def test_numbers_that_overflow_in_it(self):
+    def test_implementations_are_skipped_in_a_type_in_which_the_answer_overflows(self):
         huge = 1e30 * np.array([[1.0, 2.0], [3.0, 4.0]])
         case = self.case(
             "huge",

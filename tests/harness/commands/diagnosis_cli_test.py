@@ -120,7 +120,7 @@ class Diagnosis(Brought):
         right = self.attention_case("right", attention(*inputs.values()), inputs)
         self.assertNotIn("your out", self.check(0, right, "--scalar", "float32"))
 
-    def test_one_that_nobody_knows_is_like_none(self):
+    def test_an_unknown_mistake_resembles_none(self):
         inputs = self.inputs()
         out = attention(*inputs.values())
         out[2, 40:50, 3] += 1
@@ -129,7 +129,7 @@ class Diagnosis(Brought):
         self.assertEqual(lines[1], f"    out: rows 40 to 49 of {N}, head 2 of {HEADS}")
         self.assertRegex(lines[2], r"^    resembles none of the \d\d mistakes tried$")
 
-    def test_what_no_rounding_gives_is_not_called_rounding(self):
+    def test_errors_that_rounding_cannot_cause_are_not_called_rounding(self):
         inputs = self.inputs()
         for hidden in (-8, -10, -12):  # a mask that is not quite closed, most of whose effect is in the first rows
             out = attention(*inputs.values(), hidden=hidden)

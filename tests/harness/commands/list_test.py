@@ -118,7 +118,7 @@ class List(unittest.TestCase):
         self.assertIn("omega is not described", problems(self.by_name["linear_attention"], elu1, shapes))
         self.assertNotEqual(problems(self.by_name["linear_attention"], case, {**shapes, "q": (3, 5)}), [])
 
-    def test_a_case_is_written_from_it_alone(self):
+    def test_listing_describes_a_case_completely(self):
         for name, operator in self.by_name.items():
             case = operator["case"]
             sizes = {entry["name"]: 16 if entry["generated"] == "n" else 4 for entry in operator["sizes"]}

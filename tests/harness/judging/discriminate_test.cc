@@ -41,8 +41,8 @@ bool IsSquareOf(const Case& test_case, int64_t n) {
          (n_k == test_case.sizes.end() || n_k->second == n);
 }
 
-// Keeps at most `most` of the very many cases with a feature map, evenly
-// spread, and all others.
+// Keeps all cases without a feature map. Of the others, which are numerous,
+// keeps at most `most` at even distances in the list.
 std::vector<Case> SomeOf(std::vector<Case> cases, size_t most) {
   const auto mapped = std::stable_partition(
       cases.begin(), cases.end(), [](const Case& test_case) {

@@ -67,7 +67,11 @@ std::vector<Malformed> TextCases() {
       {"operator"});
   add("unknown_field",
       [](Spoilt& spoilt) { spoilt.json["extra"] = 1, spoilt.Save(); },
-      {"extra"});
+      {"case.json: field: expected one of format, operator, params, inputs, "
+       "expected, source, expected_error, found 'extra'"});
+  add("misspelt_field",
+      [](Spoilt& spoilt) { spoilt.json["expectd"] = 1, spoilt.Save(); },
+      {"found 'expectd' (did you mean 'expected'?)"});
   add("unknown_field_with_a_line_break",
       [](Spoilt& spoilt) { spoilt.json["ex\ntra\x1b[2J"] = 1, spoilt.Save(); },
       {"tra"});
@@ -181,6 +185,11 @@ std::vector<Malformed> TextCases() {
           spoilt.json["params"]["causal"] = wrong, spoilt.Save();
         },
         {"parameter causal"});
+  add("fraction_in_a_list",
+      [](Spoilt& spoilt) {
+        RawField(spoilt, "params", "{\"key_lengths\": [1, 2.5]}");
+      },
+      {"parameter key_lengths: expected a list of integers, found [1,2.5]"});
   add("mixed_list",
       [](Spoilt& spoilt) {
         RawField(spoilt, "params", "{\"causal\": [[1], 2, \"x\"]}");
@@ -356,9 +365,9 @@ std::vector<Malformed> TensorCases() {
         fs::remove_all(spoilt.folder);
         Write(spoilt.folder, "text");
       },
-      {"folder"});
+      {": expected a folder with case.json, found a file"});
   add("no_folder", [](Spoilt& spoilt) { fs::remove_all(spoilt.folder); },
-      {"folder"});
+      {": expected a folder with case.json, found nothing at this path"});
 
   // Arrays.
   add("npy_empty", [](Spoilt& spoilt) { spoilt.SetBytes("values.npy", ""); },
@@ -474,7 +483,7 @@ std::vector<Malformed> TensorCases() {
         const auto shape = ReadNpy(spoilt.folder / "weights.npy").shape;
         spoilt.SetArray("weights.npy", {2, shape[0]});
       },
-      {"expected: out", "[2, "});
+      {"output out", "[2, "});
   add("heads_differ",
       [](Spoilt& spoilt) {
         const auto weights = ReadNpy(spoilt.folder / "weights.npy").shape;
@@ -489,13 +498,13 @@ std::vector<Malformed> TensorCases() {
            {"nan", kNaN}, {"inf", kInfinity}, {"minus_inf", -kInfinity}}) {
     add("number_" + name,
         [=](Spoilt& spoilt) { spoilt.SetNumber("values.npy", 4, value); },
-        {"values", "element 4"});
+        {": values: expected finite numbers, found ", " at [0, 4]"});
     add("weight_" + name,
         [=](Spoilt& spoilt) { spoilt.SetNumber("weights.npy", 0, value); },
-        {"weights", "element 0"});
+        {": weights: expected finite numbers, found ", " at [0]"});
     add("expected_" + name,
         [=](Spoilt& spoilt) { spoilt.SetNumber("out.npy", 1, value); },
-        {"expected: out", "element 1"});
+        {": output out: expected finite numbers, found ", " at [0, 1]"});
   }
 
   // The message names the unknown input instead of the missing one.
@@ -524,7 +533,7 @@ std::vector<Malformed> TensorCases() {
       [](Spoilt& spoilt) {
         spoilt.json["expected"]["output"] = "out.npy", spoilt.Save();
       },
-      {"output", "out"});
+      {"case.json: output: expected out, found 'output'"});
   add("expected_of_the_backward_pass",
       [](Spoilt& spoilt) {
         spoilt.json["expected"] = {{"grad_values", "out.npy"}}, spoilt.Save();
@@ -534,17 +543,17 @@ std::vector<Malformed> TensorCases() {
       [](Spoilt& spoilt) {
         spoilt.SetArray("out.npy", {2, 2});
       },
-      {"expected: out", "[2, 2]"});
+      {"output out", "[2, 2]"});
   add("expected_more_dimensions",
       [](Spoilt& spoilt) {
         auto shape = ReadNpy(spoilt.folder / "out.npy").shape;
         shape.insert(shape.begin(), 1);
         spoilt.SetArray("out.npy", shape);
       },
-      {"expected: out"});
+      {"output out"});
   add("expected_missing_file",
       [](Spoilt& spoilt) { fs::remove(spoilt.folder / "out.npy"); },
-      {"expected: out", "out.npy"});
+      {"output out", "out.npy"});
   add("expected_truncated",
       [](Spoilt& spoilt) {
         const std::string bytes = spoilt.Bytes("out.npy");

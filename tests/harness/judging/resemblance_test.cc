@@ -85,7 +85,7 @@ TEST_P(EveryOperator, HasEveryMistakeRecognised) {
     for (const WrongAnswer& wrong : subject.Mistakes()) {
       const Answer answer = subject.With(wrong);
       const Resemblance resemblance = subject.Like(answer);
-      // The name may be that of another mistake with the same answer.
+      // Does not compare names: two mistakes may have the same wrong answer.
       EXPECT_FALSE(resemblance.name.empty())
           << all[at].Id() << ": " << wrong.name;
       EXPECT_LT(resemblance.ratio, kAlike)

@@ -449,9 +449,9 @@ TEST(Answers, NumbersBeyondTheTypeAreSkipped) {
   EXPECT_TRUE(FitsType(Scalar::kFloat32, nan));
 }
 
-// The plain program adds up fewer terms than others if keys are fewer than
-// features.
-TEST(Answers, SumsOverFeaturesAreAllowedTheirRoundings) {
+// Implementations that sum over the features are allowed the roundings of these
+// sums, even if there are fewer keys than features.
+TEST(Answers, RoundingsIncludeSumsOverFeatures) {
   const auto roundings = [](const std::string& id) {
     const Case test_case = CaseOf(id);
     const Problem problem = ProblemOf(test_case);

@@ -34,7 +34,7 @@ TEST(Lengths, AreDeclaredByTheOperator) {
   EXPECT_FALSE(image.at("params").contains("height"));
 }
 
-TEST(Lengths, AreTheAbscissaInsteadOfSettings) {
+TEST(Lengths, AreCoordinatesOfACurveAndNotAmongItsSettings) {
   for (const auto& [small, large, n] :
        {std::tuple{"toeplitz_1d:n=32", "toeplitz_1d:n=64", 64},
         {"transformer_xl_attention:L=32,M=32",
