@@ -132,8 +132,8 @@ def add_look(parser):
         "--panels",
         metavar="N",
         type=parse_panels,
-        help="number of panels side by side in every figure (default: the number in the recipe; a figure of at most "
-        f"{layout.NARROW:g} in has at least two, which are small, and is at most {layout.HIGHEST:g} in high)",
+        help="number of panels side by side in every figure (default: the number in the recipe; figures at most "
+        f"{layout.NARROW:g} in wide have at least two, and are at most {layout.HIGHEST:g} in high)",
     )
     parser.add_argument("--bare", action="store_true", help="draw only panels and legends, without a title over them")
     parser.add_argument(
