@@ -113,7 +113,7 @@ std::string AnsweredFrom(const Claim& claim) {
     case ClaimVerdict::kCannotBeTested:
       return "cannot be tested here: " + without.numbers();
     default:
-      return "computed by this command, and " + needs;
+      return "computed by this command, and from: " + needs;
   }
 }
 
