@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tables and figures of comparisons: aims, ratios to other libraries, two threads against one.
+"""Writes tables and figures of comparisons: aims, ratios to other libraries, and speed-ups of two threads.
 
     python3 -m reports.aims FILE... --out DIR [--beside FILE...] [--aims FILE] [--subquad PROGRAM]
 
-FILE: output of `reports.peers` and of `subquad sweep --preset threads`, from one machine. Writes aims, peers and threads as
-Markdown, LaTeX (booktabs) and CSV, and figures of them, as far as the files have data. Nothing is measured here; met, missed
-and not measured follow from the numbers. Exit status: 0 written, 2 invalid arguments or files (nothing is written then).
+FILE is the output of `reports.peers` or of `subquad sweep --preset threads`; all files must come from one machine. The tables
+aims, peers and threads are written as Markdown, LaTeX (booktabs) and CSV, with figures of them, if the files have the data.
+Nothing is measured here: whether an aim is met, missed or not measured follows from the numbers.
+Exit status: 0 tables written, 2 invalid arguments or files (nothing is written then).
 """
 
 import argparse
@@ -276,24 +277,24 @@ def thread_pairs(measured):
     for point in measured.points:
         if not point.beside_peers and point.row["seconds"] and point.settings["backend"] == "cpu":
             points[point.row["case"], point.settings["implementation"], point.settings["threads"]] = point
-    for (case, name, threads), one in points.items():
-        two = points.get((case, name, 2))
-        if threads == 1 and two:
-            pairs.append((one, two))
+    for (case, name, threads), point in points.items():
+        on_two = points.get((case, name, 2))
+        if threads == 1 and on_two:
+            pairs.append((point, on_two))
     if not pairs:
         return []
     with intervals.Intervals(measured.program) as program:
         return [
-            (entry, two, program.apart(two.record["seconds"]["samples"], entry.record["seconds"]["samples"]))
-            for entry, two in pairs
+            (on_one, on_two, program.apart(on_two.record["seconds"]["samples"], on_one.record["seconds"]["samples"]))
+            for on_one, on_two in pairs
         ]
 
 
 def judge(aim, measured, threads):
     """Returns (the Value that decides or None, the verdict in words)."""
     if aim["kind"] == "threads":
-        values = [Value(*ratio, f"{entry.settings['operator']}/{entry.settings['implementation']}", case_words(entry))
-                  for entry, _, ratio in thread_pairs(measured)]  # fmt: skip
+        values = [Value(*ratio, f"{on_one.settings['operator']}/{on_one.settings['implementation']}", case_words(on_one))
+                  for on_one, _, ratio in thread_pairs(measured)]  # fmt: skip
         missing, count = 0, len(values)
     else:
         results = [measured.at(case, threads) for case in aims_file.cases_of(aim)]
@@ -423,13 +424,13 @@ def peers_table(measured):
 
 def threads_table(measured):
     blocks, rows = {}, []
-    for one, two, (ratio, low, high) in sorted(thread_pairs(measured), key=lambda pair: _order(pair[0])):
-        seconds = [point.row["seconds"] for point in (one, two)]
-        name = one.settings["implementation"]
-        blocks.setdefault(one.settings["operator"], []).append(
-            [name, case_words(one), *map(plot_style.format_seconds, seconds),
+    for on_one, on_two, (ratio, low, high) in sorted(thread_pairs(measured), key=lambda pair: _order(pair[0])):
+        seconds = [point.row["seconds"] for point in (on_one, on_two)]
+        name = on_one.settings["implementation"]
+        blocks.setdefault(on_one.settings["operator"], []).append(
+            [name, case_words(on_one), *map(plot_style.format_seconds, seconds),
              plot_style.with_interval(ratio, low, high)])  # fmt: skip
-        rows.append([one.settings["operator"], name, one.row["case"], *seconds, ratio, low, high])
+        rows.append([on_one.settings["operator"], name, on_one.row["case"], *seconds, ratio, low, high])
     columns = ["", "case", "1 thread", "2 threads", "times faster"]
     header = ["operator", "implementation", "case", "seconds_1", "seconds_2", "ratio", "low", "high"]
     note = "Median of all ratios of two samples, with the interval of the rank test."
@@ -454,7 +455,7 @@ FIGURES = {
 }
 
 
-LIBRARIES = {name: "SciPy" if "scipy" in one.needs else "PyTorch" for name, one in programs.PEERS.items()}
+LIBRARIES = {name: "SciPy" if "scipy" in peer.needs else "PyTorch" for name, peer in programs.PEERS.items()}
 TARGETS = {"avx512": "AVX-512", "avx2": "AVX2", "sse4": "SSE4"}
 
 
@@ -519,24 +520,32 @@ def main(arguments=None):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument(
-        "files", metavar="FILE", nargs="+", help="result files of peers.py and of sweeps, of one machine"
+        "files", metavar="FILE", nargs="+", help="result files of `reports.peers` and of sweeps on one machine"
     )
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument(
         "--beside", metavar="FILE", nargs="+", default=[],
-        help="output of `reports.peers` on the same machine, held to other instructions (SUBQUAD_TARGET)",
+        help="output of `reports.peers` on the same machine with another instruction set (chosen by SUBQUAD_TARGET); the "
+        "figure `targets` compares it with FILE",
     )  # fmt: skip
     parser.add_argument(
-        "--aims", metavar="FILE", type=pathlib.Path, default=aims_file.PATH, help="another list of aims"
+        "--aims",
+        metavar="FILE",
+        type=pathlib.Path,
+        default=aims_file.PATH,
+        help="list of aims (default: reports/aims.json)",
     )
     parser.add_argument(
-        "--subquad", default="build/subquad", help="our program, for intervals of ratios (default: %(default)s)"
+        "--subquad",
+        metavar="PROGRAM",
+        default="build/subquad",
+        help="subquad program, which computes the intervals of ratios (default: %(default)s)",
     )
     parser.add_argument(
         "--format",
         default="svg",
         type=figures.parse_formats,
-        help="formats of the figures, separated by commas (default: %(default)s)",
+        help="file formats of the figures, separated by commas (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
     try:
@@ -545,7 +554,7 @@ def main(arguments=None):
             aims_file.load(options.aims), [(path, result_file.load(path)) for path in options.files], options.subquad,
             options.format, [(path, result_file.load(path)) for path in options.beside],
         )  # fmt: skip
-        options.out.mkdir(parents=True, exist_ok=True)
+        result_file.make_folder(options.out)
         for name, text in texts.items():
             (options.out / name).write_bytes(text.encode() if isinstance(text, str) else text)
             print(options.out / name)

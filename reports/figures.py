@@ -55,7 +55,9 @@ def _expanded(paths):
     for path in map(pathlib.Path, paths):
         result = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not result:
-            raise result_file.InputError(f"{path}: holds no result or study file (.json)")
+            raise result_file.InputError(
+                f"{path}: expected a folder with result or study files, found no .json file in it"
+            )
         expanded += result
     return expanded
 
@@ -83,6 +85,8 @@ def _why_nothing(made, pattern):
     near = difflib.get_close_matches(pattern, sorted(names), 4, 0.5)
     recipes = sorted({product.recipe.name for product in made.products if product.recipe})
     near = near or recipes or sorted(names)[:4]
+    if not near:
+        return "expected a figure that these files have data for, but there is none"
     return f"expected one of the {len(made.products)} figures of these files, for example {', '.join(near)}"
 
 
@@ -121,22 +125,23 @@ def add_look(parser):
     parser.add_argument(
         "--width",
         type=parse_width,
-        help="of every figure: column or text (of the style), or inches (default: as the recipe says)",
+        help="width of every figure: column or text, as defined by the style, or a number of inches (default: the width in "
+        "the recipe)",
     )
     parser.add_argument(
         "--panels",
         metavar="N",
         type=parse_panels,
-        help="side by side in every figure (default: as the recipe says; two or more where the figure is at most "
-        f"{layout.NARROW:g} in wide, and no higher than {layout.HIGHEST:g} in)",
+        help="number of panels side by side in every figure (default: the number in the recipe; figures at most "
+        f"{layout.NARROW:g} in wide have at least two, and are at most {layout.HIGHEST:g} in high)",
     )
-    parser.add_argument("--bare", action="store_true", help="panels and legends only, no title over them")
+    parser.add_argument("--bare", action="store_true", help="draw only panels and legends, without a title over them")
     parser.add_argument(
         "--style",
         default="default",
         metavar="NAME",
-        help=f"letters, sizes and widths: {', '.join(plot_style.named_styles())}, or a .json file like an entry of "
-        "reports/drawing/styles.json (default: %(default)s)",
+        help=f"style of the figures (fonts, font sizes and widths): {', '.join(plot_style.named_styles())}, or a .json file "
+        "with the keys of an entry of reports/drawing/styles.json (default: %(default)s)",
     )
 
 
@@ -150,75 +155,82 @@ def look_of(options):
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="figures.py",
-        description="Draws result files (format results/1) and study files (study/1): every figure and table of "
-        "reports/recipes that they serve, and for a group with a line that no recipe takes time and workspace against n, "
-        "error against n, and error against time. Beside each figure are its caption (NAME.caption.md and .tex) and the "
-        "data plotted (CSV). Format tex is pgfplots code that reads NAME-plot.csv.",
-        epilog="Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).",
+        description="Draws figures and tables from result files (format results/1), study files (study/1) and summary files "
+        "(summary/1). It draws every recipe in reports/recipes for which the files have enough data. Results that no recipe "
+        "shows are drawn in general figures: time and workspace against n, error against n, and error against time. "
+        "Each figure comes with its caption (NAME.caption.md and NAME.caption.tex) and the plotted data (CSV). The format tex "
+        "is pgfplots code, which reads NAME-plot.csv.",
+        epilog="Exit status: 0 figures written, 2 invalid arguments or files, or nothing to draw (nothing is written then).",
     )
     parser.add_argument(
         "files",
         metavar="FILE",
         nargs="*",
-        help="result and study files, or folders of them; their points are drawn together",
+        help="result, study and summary files, or folders of them; a figure may combine points of several files",
     )
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument(
         "--format",
         default="pdf,svg,png,tex",
         type=parse_formats,
-        help="formats, separated by commas (default: %(default)s)",
+        help="file formats of the figures, separated by commas (default: %(default)s)",
     )
     parser.add_argument(
         "--only",
         metavar="NAME",
-        help="only these figures, recipes, operators or kinds, separated by commas; wildcards * and ?",
+        help="draw only the figures with these names, or of these recipes, operators or kinds (such as error), separated by "
+        "commas; * and ? are wildcards",
     )
     parser.add_argument(
         "--general",
         choices=("rest", "all", "none"),
-        help="general figures of groups with a line that no recipe takes, of all groups, or none (default: rest, or all with "
-        "--only)",
+        help="which results to draw in general figures: rest (those that no recipe shows), all, or none (default: rest, or "
+        "all with --only)",
     )
     parser.add_argument(
         "--compare",
         nargs=2,
         metavar=("A", "B"),
-        help="instead of FILEs: two result files or folders, of two machines or two commits, each line twice in one figure",
+        help="compare two result files or folders, of two machines or two commits, instead of drawing FILE: each figure has "
+        "every line of its recipe twice, once for A and once for B",
     )
     add_look(parser)
     parser.add_argument(
         "--caption",
         choices=captions.LENGTHS,
         default="short",
-        help=f"short: at most {captions.WORDS} words; long: also what crosses where, verdicts, and why points are missing "
-        "(default: %(default)s)",
+        help=f"length of captions: short has at most {captions.WORDS} words; long adds crossovers, verdicts on claims, and the "
+        "reasons for missing points (default: %(default)s)",
     )
     parser.add_argument(
-        "--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes"
+        "--recipes",
+        metavar="DIR",
+        type=pathlib.Path,
+        default=recipe_file.FOLDER,
+        help="folder of recipes (default: reports/recipes)",
     )
     options = parser.parse_args(arguments)
     if bool(options.files) == bool(options.compare):
-        parser.error("expected FILEs, or --compare A B")
+        parser.error("expected either FILE... or --compare A B, found " + ("both" if options.files else "neither"))
     return options
 
 
-LISTED = 6  # names in a printed line
+LISTED = 6  # most names in a printed line
 
 
-def listed(words, separator):
-    more = len(words) - LISTED
-    return separator.join(words[:LISTED]) + (f" and {more} more" if more > 0 else "")
+def listed(names, separator):
+    more = len(names) - LISTED
+    return separator.join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def rest_words(rest):
-    """Returns the line about results that no recipe shows, with the first figure that shows them."""
+    """Returns the line about results that no recipe shows, with the name of the first general figure that shows them."""
     named = {}
     for entry in rest:
         names = named.setdefault((entry.identity["operator"], _unusual(entry.identity)), [])
         names += [name for name in entry.implementations if name not in names]
     words = [f"{operator} {', '.join(names)}{unusual}" for (operator, unusual), names in named.items()]
-    return f"no recipe shows: {listed(words, '; ')}  (see {rest[0].figure} ..)"
+    return f"drawn only in general figures, such as {rest[0].figure}: {listed(words, '; ')}"
 
 
 def _unusual(identity):
@@ -241,8 +253,23 @@ def written(folder, name, files):
 
 def unserved_words(unserved):
     names = list(dict.fromkeys(recipe.name for recipe, _ in unserved))
-    what = "1 recipe" if len(names) == 1 else f"{len(names)} recipes"
-    return f"not drawn: {what} that these files do not serve (--only NAME says why): {listed(names, ', ')}"
+    subject, pronoun = ("1 recipe is", "it") if len(names) == 1 else (f"{len(names)} recipes are", "them")
+    return (
+        f"{subject} not drawn, because these files have too little data for {pronoun} (--only NAME says what is missing): "
+        f"{listed(names, ', ')}"
+    )
+
+
+def nothing_words(options, made):
+    """Returns the error if there is nothing to draw: which recipes lack data, and what to do."""
+    names = list(dict.fromkeys(recipe.name for recipe, _ in made.unserved))
+    if options.compare:
+        return f"nothing to draw: no recipe of curves has data in both {options.compare[0]} and {options.compare[1]}"
+    others = "" if options.general != "none" else ", or leave out --general none to draw all results in general figures"
+    return (
+        "nothing to draw: these files have too little data for every recipe "
+        f"({listed(names, ', ') or 'there are none'}); use --only RECIPE to see what it lacks{others}"
+    )
 
 
 def build(options):
@@ -263,9 +290,9 @@ def main(arguments=None):
         made = build(options)
         chosen = choose(made, options.only)
         if not chosen:
-            raise result_file.InputError("nothing to draw: no recipe is served by these files")
+            raise result_file.InputError(nothing_words(options, made))
         drawn = [product.files(options.format, options.caption) for product in chosen]
-        options.out.mkdir(parents=True, exist_ok=True)
+        result_file.make_folder(options.out)
         for warning in made.warnings:
             print(f"figures.py: note: {warning}", file=sys.stderr)
         for product, files in zip(chosen, drawn):

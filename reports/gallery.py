@@ -199,9 +199,11 @@ def parse_arguments(arguments):
         "folder", metavar="DIR", type=pathlib.Path, help="folder of one machine's result and study files"
     )
     parser.add_argument(
-        "--claims", metavar="FILE", help="output of `subquad claims` (default: DIR/claims/claims.json if it exists)"
+        "--claims",
+        metavar="FILE",
+        help="claims.json, the output of `subquad claims` (default: DIR/claims/claims.json, if it exists)",
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with status 1 if a file would change")
     return parser.parse_args(arguments)
 
 
@@ -212,7 +214,7 @@ def main(arguments=None):
         claims = page.load_claims(claims_path) if options.claims or pathlib.Path(claims_path).exists() else None
         paths = sorted(options.folder.glob("*.json"))
         if not paths:
-            raise InputError(f"{options.folder}: expected result files, found none")
+            raise InputError(f"{options.folder}: expected a folder with result files, found no .json file in it")
         results, studies, summary = figures.load_files(paths)
         made = catalogue.build(results, studies, recipe_file.load_all(), "none", summary)
         plot_style.use_style(plot_style.load_look(bare=True))
@@ -234,8 +236,9 @@ def main(arguments=None):
             else:
                 path.unlink()
         count = len(changed) + len(stale)
+        files = "1 file" if count == 1 else f"{count} files"
         print(
-            f"{len(written) - 1} figures and tables, {count} files {'differ' if options.check else 'written or removed'}"
+            f"{len(written) - 1} figures and tables: {files} {'would change' if options.check else 'written or removed'}"
         )
         return 1 if options.check and count else 0
     except InputError as error:

@@ -49,16 +49,16 @@ def escape(value):
 def load_claims(path):
     """Returns the rows of a file that `subquad claims` wrote."""
     content = result_file._parse(path)
-    if (
-        not isinstance(content, dict)
-        or content.get("format") != "claims/1"
-        or not isinstance(content.get("claims"), list)
-    ):
-        raise InputError(f'{path}: expected "format": "claims/1", as `subquad claims` writes it')
+    if not isinstance(content, dict) or content.get("format") != "claims/1":
+        raise InputError(
+            f'{path}: expected output of `subquad claims` (format "claims/1"), found {result_file.format_words(content)}'
+        )
+    if not isinstance(content.get("claims"), list):
+        raise InputError(f'{path}: expected a field "claims" with a list, found none')
     for index, claim in enumerate(content["claims"]):
         for key in ("id", "says", "source", "verdict", "numbers"):
             if not isinstance(claim, dict) or not isinstance(claim.get(key), str):
-                raise InputError(f"{path}: claims[{index}]: expected {key} as text")
+                raise InputError(f'{path}: claims[{index}]: expected a field "{key}" with text, found none')
     return content["claims"]
 
 
@@ -365,16 +365,20 @@ def build(results, studies, made, claims, title):
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="page.py",
-        description="Writes DIR/index.html: summary, environment, claims, all figures and tables, and a table of all "
-        "points that sorts and filters. The file needs no network.",
-        epilog="Exit status: 0 written, 2 invalid arguments or files (nothing is written then).",
+        description="Writes DIR/index.html, a page with a summary, the environment, claims, all figures and tables, and a "
+        "table of all points that can be sorted and filtered. The page loads nothing from the network.",
+        epilog="Exit status: 0 page written, 2 invalid arguments or files (nothing is written then).",
     )
-    parser.add_argument("files", metavar="FILE", nargs="+", help="result and study files")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="result, study and summary files, or folders of them")
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
-    parser.add_argument("--claims", metavar="FILE", help="what `subquad claims` wrote")
+    parser.add_argument("--claims", metavar="FILE", help="claims.json, the output of `subquad claims`")
     parser.add_argument("--title", default="subquad: a run", help="heading (default: %(default)s)")
     parser.add_argument(
-        "--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes"
+        "--recipes",
+        metavar="DIR",
+        type=pathlib.Path,
+        default=recipe_file.FOLDER,
+        help="folder of recipes (default: reports/recipes)",
     )
     return parser.parse_args(arguments)
 
@@ -388,7 +392,7 @@ def main(arguments=None):
         made = catalogue.build(results, studies, recipes, summary=summary)
         plot_style.use_style(plot_style.load_look(bare=True))
         text = build(results, studies, made, claims, options.title)
-        options.out.mkdir(parents=True, exist_ok=True)
+        result_file.make_folder(options.out)
         (options.out / "index.html").write_text(text, encoding="utf-8")
         print(options.out / "index.html")
     except InputError as error:

@@ -18,8 +18,8 @@ On a GPU (aims with that backend, if there is one) both sides are timed by CUDA 
 run, and memory is what was allocated on it. In each round, a peer is then timed twice: in eager mode and, if it can be captured,
 as a CUDA graph that is replayed. The faster form counts, and the record has both times.
 
-SciPy and PyTorch are optional: where one is missing its peers are skipped, with a line that says so.
-Exit status: 0 success, 1 a check failed or no peer could be measured, 2 invalid arguments, 130 interrupted (what was finished is kept).
+SciPy and PyTorch are optional: if one is missing, a line says so and the peers that need it are skipped.
+Exit status: 0 success, 1 a check failed or no peer could be measured, 2 invalid arguments, 130 interrupted (finished cases are kept).
 """
 
 import argparse
@@ -201,6 +201,11 @@ def check(verdict, reason, error=None, largest=None, rows=None):
     finite = [value if value is not None and np.isfinite(value) else None for value in (error, largest)]
     return {"verdict": verdict, "reason": reason, "error": finite[0], "max_error": finite[1], "bound": None,
             "error_ratio": None, "rows": rows, "gates": None}  # fmt: skip
+
+
+def counted(count, noun):
+    """Returns a count with its noun: `1 record`, `2 records`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def faster_form(forms):
@@ -468,7 +473,7 @@ def available_memory():
     return 0
 
 
-# The whole of it
+# The command
 
 
 def ask_program(program, *arguments):
@@ -549,26 +554,49 @@ def parse(arguments):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument(
-        "names", metavar="PEER|AIM", nargs="*", help="only these: ids of aims.json, or names of peers (default: all)"
+        "names",
+        metavar="PEER|AIM",
+        nargs="*",
+        help="measure only these aims (ids in aims.json) or peers (default: all)",
     )
-    parser.add_argument("--subquad", default="build/subquad", help="our program (default: %(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="result file to write")
     parser.add_argument(
-        "--budget", type=float, default=2, metavar="S", help="seconds of samples for one program (default: 2)"
+        "--subquad", metavar="PROGRAM", default="build/subquad", help="subquad program to time (default: %(default)s)"
     )
-    parser.add_argument("--threads", type=int, default=1, metavar="T", help="threads of every program (default: 1)")
-    parser.add_argument("--largest", type=int, default=2**62, metavar="N", help="leave out cases with larger n")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE", required=True, help="result file to write")
     parser.add_argument(
-        "--time-limit", type=float, default=300, metavar="S", help="seconds for one answer of a program (default: 300)"
+        "--budget",
+        type=float,
+        default=2,
+        metavar="S",
+        help="seconds for the samples of each program on a case (default: 2)",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="T", help="number of threads of every program (default: 1)"
+    )
+    parser.add_argument("--largest", type=int, default=2**62, metavar="N", help="skip cases with n above N")
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        default=300,
+        metavar="S",
+        help="stop a program that takes more than S seconds to prepare, check or time a case once (default: 300)",
     )
     parser.add_argument("--seed", type=int, default=1, help="seed for generated inputs (default: 1)")
     parser.add_argument(
-        "--resume", action="store_true", help="keep what OUT and its journal hold of this program, measure the rest"
+        "--resume",
+        action="store_true",
+        help="keep the results of this program in --out and its journal, and measure only the other cases",
     )
     parser.add_argument(
-        "--aims", type=pathlib.Path, default=aims_file.PATH, metavar="FILE", help="another list of aims"
+        "--aims",
+        type=pathlib.Path,
+        default=aims_file.PATH,
+        metavar="FILE",
+        help="list of aims (default: reports/aims.json)",
     )
-    parser.add_argument("--programs", metavar="FILE", help="a Python file with more peers, see peer/programs.py")
+    parser.add_argument(
+        "--programs", metavar="FILE", help="Python file with additional peers, written like reports/peer/programs.py"
+    )
     options = parser.parse_args(arguments)
     for name, least in (("budget", 0), ("threads", 1), ("largest", 1), ("time_limit", 0), ("seed", 0)):
         if not getattr(options, name) >= least:
@@ -594,21 +622,29 @@ def run(options, command):
              for entry in ask_program(options.subquad, "list", "--json") for backend in backends}  # fmt: skip
     jobs = plan(aims, known, options.largest, lambda text: print(text, file=sys.stderr))
     if not jobs:
-        raise InputError("nothing to measure: no case of these aims can be run")
+        raise InputError(
+            "nothing to measure: this program has none of the implementations of these aims, or all cases are above --largest"
+        )
     has_peers = any(job.peers for job in jobs)
     store = Store(options.out, options.resume, options.seed, environment["program"])
     for module in sorted(
         {programs.missing_module(programs.PEERS[name]) for job in jobs for name in job.peers} - {None}
     ):
-        print(f"{module} is not installed: its peers are skipped (python3 -m pip install {module})", file=sys.stderr)
+        print(
+            f"{module} is not installed; peers that need it are skipped (python3 -m pip install {module} installs it)",
+            file=sys.stderr,
+        )
     created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if store.earlier:
         here, there = (result_file.machine_name("cpu", item) for item in (environment, store.earlier["environment"]))
         if here != there:
             raise InputError(f"{options.out}: --resume: expected measurements on {here}, found {there}")
     if store.others:
-        where = f"; what there was stays in {store.old_path()}" if store.earlier else ""
-        print(f"--resume: {store.others} records are another program's and are measured again{where}", file=sys.stderr)
+        where = f"; the earlier results are kept in {store.old_path()}" if store.earlier else ""
+        records, verb = counted(store.others, "record"), "comes" if store.others == 1 else "come"
+        print(
+            f"--resume: {records} {verb} from another program; these cases are measured again{where}", file=sys.stderr
+        )
     jobs = [job for job in jobs if not store.has(job, environment, options.threads)]
     interrupted = whole = False
     try:
@@ -621,7 +657,10 @@ def run(options, command):
         counts = ", ".join(
             f"{verdicts.count(element)} {element}" for element in ("passed", "failed", "mistrusted", "skipped")
         )
-        print(f"{options.out}: {len(verdicts)} records: {counts}; {len(store.ratios)} ratios")
+        print(
+            f"{options.out}: {counted(len(verdicts), 'record')} ({counts}), {counted(len(store.ratios), 'ratio')} to other "
+            "programs"
+        )
     if interrupted:
         kept = f"what was finished is in {options.out}" if store.records else "nothing was finished"
         print(f"interrupted; {kept}; --resume continues", file=sys.stderr)

@@ -381,16 +381,20 @@ def parse_arguments(arguments):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--name", help="folder in reports/results (default: after the processor or GPU)")
     parser.add_argument(
-        "--backend", choices=("cpu", "cuda"), default="cpu", help="what is measured (default: %(default)s)"
+        "--backend", choices=("cpu", "cuda"), default="cpu", help="device to measure (default: %(default)s)"
     )
     parser.add_argument(
-        "--peers", metavar="PYTHON", default="python3", help="a Python with PyTorch and SciPy (default: %(default)s)"
+        "--peers",
+        metavar="PYTHON",
+        default="python3",
+        help="Python interpreter that has PyTorch and SciPy (default: %(default)s)",
     )
     parser.add_argument(
         "--program", type=pathlib.Path, default=pathlib.Path("build/subquad"), help="our program (default: %(default)s)"
     )
     parser.add_argument("--part", choices=("all", "check", "measure", "write"), default="all",
-                        help="check: only whether it could start; measure, write: one half (default: %(default)s)")  # fmt: skip
+                        help="do only one part: check tests whether the run could start, measure measures, write writes the "
+                        "published files (default: %(default)s)")  # fmt: skip
     options = parser.parse_args(arguments)
     if options.name and not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", options.name):
         parser.error(f"--name: expected small letters, digits, dots and hyphens, found {options.name!r}")

@@ -189,7 +189,7 @@ def verified_table(operators):
 
 
 def replaced(texts, marker, lines, pages):
-    """The texts of the pages, with the lines between the markers, which one of the pages has."""
+    """Returns the texts of the pages, with `lines` between the two comments that mark the table. Exactly one page has them."""
     begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
     whole = "".join(texts)
     if whole.count(begin) != 1 or whole.count(end) != 1:
@@ -241,13 +241,15 @@ def parse_arguments(arguments):
     parser.add_argument("--results", metavar="DIR", type=pathlib.Path, default=result_file.default_folder(),
                         help="folder of one machine's result files (default: the one that reports/results/default names)")  # fmt: skip
     parser.add_argument(
-        "--program", metavar="FILE", help="subquad with GPU implementations, for the table of implementations"
+        "--program",
+        metavar="FILE",
+        help="subquad program with GPU implementations; if given, the table of implementations is written too",
     )
     parser.add_argument(
         "--readme", metavar="FILE", nargs="+", type=pathlib.Path, default=PAGES,
         help="pages to rewrite (default: README.md and reference/README.md)",
     )  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a table is wrong")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with status 1 if a table is wrong")
     return parser.parse_args(arguments)
 
 

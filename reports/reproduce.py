@@ -199,24 +199,33 @@ def studies_of(paper, recipes):
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="reproduce.py",
-        description="Writes DIR/PAPER.pdf: figures, tables and claims of a paper, part by part, and what cannot be had.",
-        epilog="Exit status: 0 written, 2 invalid arguments or files (nothing is written then).",
+        description="Writes DIR/PAPER.pdf with the figures, tables and claims of a paper, part by part, and a list of what was "
+        "not measured or cannot be reproduced.",
+        epilog="Exit status: 0 reports written, 2 invalid arguments or files (nothing is written then).",
     )
     parser.add_argument(
-        "papers", metavar="PAPER", nargs="+", choices=[*PAPERS, "all"], help=f"{', '.join(PAPERS)}, or all"
+        "papers",
+        metavar="PAPER",
+        nargs="+",
+        choices=[*PAPERS, "all"],
+        help=f"papers to report on: {', '.join(PAPERS)}, or all",
     )
     parser.add_argument(
-        "--files", metavar="FILE", nargs="+", default=[], help="result, study and summary files, or folders"
+        "--files", metavar="FILE", nargs="+", default=[], help="result, study and summary files, or folders of them"
     )
-    parser.add_argument("--claims", metavar="FILE", help="what `subquad claims` wrote")
+    parser.add_argument("--claims", metavar="FILE", help="claims.json, the output of `subquad claims`")
     parser.add_argument("--out", metavar="DIR", type=pathlib.Path, help="folder to write to")
     parser.add_argument(
-        "--sweeps", action="store_true", help="print the sweeps that the paper needs, as a configuration"
+        "--sweeps",
+        action="store_true",
+        help="only print the sweeps that the paper needs, as JSON for `subquad sweep --config`",
     )
-    parser.add_argument("--studies", action="store_true", help="print the studies that the paper needs")
+    parser.add_argument(
+        "--studies", action="store_true", help="only print the names of the studies that the paper needs"
+    )
     options = parser.parse_args(arguments)
     if not options.sweeps and not options.studies and (not options.files or options.out is None):
-        parser.error("expected --files FILE.. and --out DIR")
+        parser.error("expected both --files FILE.. and --out DIR, or one of --sweeps and --studies")
     return options
 
 
@@ -238,7 +247,7 @@ def main(arguments=None):
         sources = [*results, *((study.path, study.content) for study in studies)]
         plot_style.use_style(plot_style.load_look(bare=True))
         written = {options.out / f"{paper}.pdf": render(paper, made, sources, claims) for paper in papers}
-        options.out.mkdir(parents=True, exist_ok=True)
+        result_file.make_folder(options.out)
         for path, content in written.items():
             path.write_bytes(content)
             print(path)

@@ -59,11 +59,16 @@ std::vector<std::pair<std::string, Json>> ReadResults(
 int Summarize(const Request& request, const std::string& command_line) {
   OutputFile("--out", request.out, Unless(request.force));
   const auto files = ReadResults(request.files);
-  if (files.empty())
-    throw InvalidInput("FILE", "at least one result file", "none");
-  const Json recipes = SummarizeRecipes(
-      files, request.recipes.empty() ? BuiltInRecipes()
-                                     : ReadRecipes(request.recipes));
+  if (files.empty()) {
+    std::string searched;
+    for (const std::string& path : request.files)
+      searched += (searched.empty() ? "" : ", ") + path;
+    throw InvalidInput("FILE", "at least one result file (format results/1)",
+                       "none in " + searched);
+  }
+  const std::vector<Recipe> chosen =
+      request.recipes.empty() ? BuiltInRecipes() : ReadRecipes(request.recipes);
+  const Json recipes = SummarizeRecipes(files, chosen);
   Json sources = Json::array();
   for (const auto& [name, file] : files)
     sources.push_back({{"file", name},
@@ -80,8 +85,15 @@ int Summarize(const Request& request, const std::string& command_line) {
   for (size_t i = 0; i < recipes.size(); ++i)
     text += (i > 0 ? ",\n  " : "\n  ") + recipes[i].dump();
   WriteFileAtomically(request.out, text + "\n ]\n}\n");
-  fmt::print("{}: {} recipes from {} files\n", request.out, recipes.size(),
-             files.size());
+  fmt::print("{}: {} recipe{} from {} file{}\n", request.out, recipes.size(),
+             recipes.size() == 1 ? "" : "s", files.size(),
+             files.size() == 1 ? "" : "s");
+  if (recipes.empty())
+    fmt::print(
+        "no record in these files has the settings of a curve in the {} "
+        "recipe{} of {}; `subquad sweep --preset RECIPE` measures a recipe\n",
+        chosen.size(), chosen.size() == 1 ? "" : "s",
+        request.recipes.empty() ? "reports/recipes" : "--recipes");
   return kFine;
 }
 
@@ -126,22 +138,27 @@ void AddSummarizeCommand(CLI::App& program, const std::string& command_line,
                          int& status) {
   auto* command = program.add_subcommand(
       "summarize",
-      "compute exponents, crossovers and ratios of the curves in recipes");
+      "fit exponents and compute crossovers and ratios for the curves of "
+      "recipes");
   auto request = std::make_shared<Request>();
   command
       ->add_option("FILE", request->files,
-                   "result files, or folders of them; their points are joined "
-                   "together")
+                   "result files, or folders of them; a curve may combine "
+                   "points of several files")
       ->required();
   command->add_option("--recipes", request->recipes,
-                      "recipe files, or folders of them (default: those of "
-                      "reports/recipes when this was built)");
-  command->add_option("--out", request->out, "summary file")->required();
+                      "recipe files, or folders of them (default: the recipes "
+                      "that were in reports/recipes when the program was "
+                      "built)");
+  command->add_option("--out", request->out, "summary file to write")
+      ->required();
   AddForceOption(*command, request->force);
   command->footer(
-      "Writes a summary file (format summary/1). Figures drawn from the same\n"
-      "result files print its numbers:\n"
-      "  python3 -m reports.figures FILE... SUMMARY --out DIR");
+      "Writes a summary file (format summary/1). Pass it to reports.figures "
+      "together\n"
+      "with the same result files, and the figures print its numbers:\n"
+      "  python3 -m reports.figures FILE... SUMMARY --out DIR\n"
+      "Exit status: 0 written, 2 invalid arguments or files.");
   command->callback([request, command_line, &status] {
     status = Summarize(*request, command_line);
   });

@@ -73,7 +73,10 @@ std::string Summary(const std::vector<AnsweredClaim>& answers) {
       });
   std::string summary = fmt::format("{} claims", answers.size());
   if (repeated > 0)
-    summary += fmt::format(", {} of which another paper makes too", repeated);
+    summary += fmt::format(
+        " ({} the claim of another paper and {} counted only there)",
+        repeated == 1 ? "1 repeats" : fmt::format("{} repeat", repeated),
+        repeated == 1 ? "is" : "are");
   for (ClaimVerdict verdict : kClaimVerdicts) {
     const bool hold =
         verdict == ClaimVerdict::kByConstruction && counts[verdict] != 1;
@@ -187,9 +190,10 @@ std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
       "this page; every verdict follows from the numbers by a rule in code. "
       "The claims of a paper are in the order of its text as we have it; an "
       "error in a formula may come from the conversion of the text and not "
-      "from its authors. *Reproduced*: by measured numbers (or the paper's "
-      "own) that could have contradicted it. *Holds by construction*: our "
-      "implementation equals our definition.\n\n" +
+      "from its authors. *Reproduced*: measured numbers, or the paper's own, "
+      "agree with the claim; they could have contradicted it. *Holds by "
+      "construction*: our implementation equals our definition, which implies "
+      "the claim.\n\n" +
       Summary(answers) + ".\n";
   for (size_t first = 0; first < answers.size();) {
     const std::string& paper = answers[first].claim->paper;
@@ -245,11 +249,11 @@ std::string ClaimsText(const std::vector<AnsweredClaim>& answers,
     }
   }
   if (!too_little.empty())
-    text +=
-        "not enough data (--all shows what is needed): " + too_little + "\n";
+    text += "the files have too little data (--all shows what is needed): " +
+            too_little + "\n";
   if (computed + not_measured + open + untestable > 0)
     text += fmt::format(
-        "others (--all lists them): {} computed without files, {} not "
+        "other claims (--all lists them): {} computed without files, {} not "
         "measured, {} not attempted, {} cannot be tested here\n",
         computed, not_measured, open, untestable);
   return text;
@@ -288,7 +292,11 @@ int RunClaims(const ClaimsOptions& options) {
       });
   fmt::print("{}{} -> {}, {}\n", ClaimsText(answers, evidence, options.all),
              Summary(answers), options.out.string(), table.string());
-  if (refuted) Tell("subquad claims: an erratum was not confirmed\n");
+  if (refuted)
+    Tell(
+        "subquad claims: at least one text listed as an erratum is correct as "
+        "printed (\"erratum\": \"not confirmed\" in {})\n",
+        options.out.string());
   return refuted ? kCheckFailed : kFine;
 }
 

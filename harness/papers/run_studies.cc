@@ -40,6 +40,13 @@ Json InputsOf(const StudyOptions& options) {
   Json inputs = Json::array();
   for (const std::string& path : options.inputs) {
     const std::string name = InputSourceName(path);
+    if (!InputSourceExists(name)) {
+      std::error_code error;
+      throw InvalidInput(
+          "--input", "a case folder, which contains case.json and tensors",
+          "'" + path + "', which " +
+              (fs::exists(path, error) ? "is not a folder" : "does not exist"));
+    }
     CheckHasHeads(*FindInputSource(name));
     inputs.push_back(name);
   }
@@ -65,14 +72,15 @@ int RunStudies(const StudyOptions& options) {
     for (const Study& study : Studies())
       if (takes_inputs(&study))
         names += (names.empty() ? "" : " or ") + study.name;
-    throw InvalidInput(
-        "--input",
-        "a study that takes tensors" + (names.empty() ? names : ": " + names),
-        chosen.front()->name);
+    throw InvalidInput("--input",
+                       "a study that reads case folders" +
+                           (names.empty() ? names : ": " + names),
+                       chosen.front()->name);
   }
   for (const Study* study : chosen)
     if (!inputs.empty() && !takes_inputs(study))
-      Tell("{}: has no option --input and runs without it\n", study->name);
+      Tell("{}: this study reads no case folders; --input is ignored\n",
+           study->name);
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error || !fs::is_directory(options.out))

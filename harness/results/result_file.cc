@@ -299,15 +299,32 @@ bool IsMixed(const Json& file) {
 Json ReadResultFile(const fs::path& path) {
   std::ifstream stream(path);
   std::error_code error;
-  if (!stream || fs::is_directory(path, error))
-    throw InvalidInput(path.string(), "a readable file", "none");
+  if (fs::is_directory(path, error))
+    throw InvalidInput(path.string(), "a result file", "a folder");
+  if (!stream)
+    throw InvalidInput(path.string(), "a readable file",
+                       fs::exists(path, error) ? "a file that cannot be read"
+                                               : "none of this name");
   Json file = Json::parse(stream, nullptr, false);
-  if (file.is_discarded() || !file.is_object() ||
-      file.value("format", "") != "results/1" || !file.contains("records") ||
-      !file["records"].is_array() || !file.contains("environment"))
-    throw InvalidInput(path.string(), "a result file of format results/1",
-                       "something else");
+  const std::string expected = "a result file (format \"results/1\")";
+  if (!file.is_object() || !file.contains("format") ||
+      file["format"] != "results/1")
+    throw InvalidInput(path.string(), expected, FormatWords(file));
+  for (const char* field : {"records", "environment"})
+    if (!file.contains(field))
+      throw InvalidInput(path.string(), expected,
+                         fmt::format("one without a field \"{}\"", field));
+  if (!file["records"].is_array())
+    throw InvalidInput(path.string(), expected,
+                       "one whose field \"records\" is not a list");
   return file;
+}
+
+std::string FormatWords(const Json& file) {
+  if (file.is_discarded()) return "a file that is not JSON";
+  if (!file.is_object()) return "JSON that is not an object";
+  if (!file.contains("format")) return "JSON without a field \"format\"";
+  return "format " + file["format"].dump();
 }
 
 Journal::Journal(const fs::path& path, const Json& header) : path_(path) {

@@ -51,6 +51,10 @@ bool IsMixed(const Json& file);
 // Reads a result file; throws InvalidInput naming the file.
 Json ReadResultFile(const std::filesystem::path& path);
 
+// Describes the format of a parsed file for messages: `format "study/1"`,
+// `JSON without a field "format"`, or `a file that is not JSON`.
+std::string FormatWords(const Json& file);
+
 // Writes records as they are made, one per line, each on disk before the next
 // case begins.
 class Journal {

@@ -99,7 +99,9 @@ def build(results, studies, recipes, general="rest", summary=None):
     names = [study.name for study in studies]
     for name in names:
         if names.count(name) > 1:
-            raise result_file.InputError(f"study {name} is in two of the files; their figures would have the same name")
+            raise result_file.InputError(
+                f"study {name} is in two of these files, whose figures would have the same name; draw them separately"
+            )
     points = recipe_file.points_of(results)
     platforms = recipe_file.platforms(points)
     products, unserved, unmeasured, taken = [], [], [], set()
@@ -238,10 +240,10 @@ def _ratios(recipe, platform, results, own):
 def _study(recipe, studies):
     results = [study for study in studies if study.name == recipe["study"]]
     if not results:
-        raise recipe_figure.Unmeasured(f"no file of the study {recipe['study']}")
+        raise recipe_figure.Unmeasured(f"the study {recipe['study']} is not in these files")
     study = results[0]
     if study.name not in study_panels.DRAWINGS:
-        raise recipe_figure.Unserved(f"nothing draws the study {recipe['study']}")
+        raise recipe_figure.Unserved(f"there is no drawing for the study {recipe['study']}")
     return _study_product(recipe.name, recipe["title"], recipe, study)
 
 
@@ -261,7 +263,7 @@ def _study_product(name, heading, recipe, study):
         words,
         draw=lambda: study_panels.draw(named),
         table=make_table(study) if make_table else None,
-        setting=f"{study.content['purpose']} ({study.content['source']})",
+        setting=f"{study.content['purpose'].rstrip('.')} ({study.content['source']})",
         source=recipe_figure.after(study.content["source"]),
         data=data,
     )

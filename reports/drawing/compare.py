@@ -28,7 +28,7 @@ def sides_of(first, second, paths):
     made = []
     for results, path in zip((first, second), paths):
         if not results:
-            raise InputError(f"{path}: expected result files to compare, found none")
+            raise InputError(f"{path}: expected result files (format results/1) to compare, found none")
         points = recipe_file.points_of(results)
         machines = {point.identity["machine"] for point in points}
         if len(machines) > 1:
@@ -95,7 +95,7 @@ def _product(recipe, sides, backend):
         group.remarks = [sides_words]
         content.append((dataclasses.replace(panel, theory="", quantity=""), group))
     if not content:
-        raise recipe_figure.Unserved("no panel in which both have points")
+        raise recipe_figure.Unserved("there is no panel for which both A and B have points")
     points = [point for picture in pictures for point in picture.points]
     name = f"{recipe.name}-compare" + ("" if backend == "cpu" else f"-{backend}")
     header = ["side", *pictures[0].header]

@@ -21,7 +21,9 @@ INNER = 0.16  # between panels that share a y axis
 KEY_WIDTH, KEY_GAP = 0.3, 0.06  # a piece of line in front of a label, and the gap between the two
 LABEL_GAP = 0.16  # between two labels of a legend
 LEAST_OWN, LEAST_SHARED = 1.12, 0.85  # the narrowest axes that are set beside others, for letters of 7 points
-NARROW, HIGHEST = 4.0, 4.5  # a page of a column, where panels are small: two a row, the words of y axes over them
+# Figures up to NARROW wide are for a column: they have two small panels in a row, with the label of the y axis above each panel,
+# and are at most HIGHEST high.
+NARROW, HIGHEST = 4.0, 4.5
 LEAST_SMALL, LEAST_HEIGHT = 0.48, 0.35
 SMALL_Y_AXIS = 0.52  # the numbers of a y axis alone
 BELOW = 0.03  # the last row
@@ -212,14 +214,14 @@ class Page:
         plan.y = y
 
     def _rows(self, block):
-        """The cells in rows that fit the width with the words of their y axes at the side."""
+        """Returns the cells in rows. A row fits the width if the labels of its y axes are beside the panels."""
         rows = []
         for cell in block.cells:
             if rows and len(rows[-1]) < block.most and self._fits(block, [*rows[-1], cell]):
                 rows[-1].append(cell)
             else:
                 rows.append([cell])
-        # Rows of 3 and 1 look worse than two of 2.
+        # Two rows of 2 panels look better than rows of 3 and 1.
         if len(rows) > 1 and len(rows[-1]) < len(rows[0]):
             even = _even_rows(block.cells, math.ceil(len(block.cells) / len(rows)))
             if len(even) == len(rows) and all(self._fits(block, row) for row in even):

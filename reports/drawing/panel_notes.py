@@ -154,7 +154,7 @@ def _legend_parts(content):
     ):
         parts.append(("", "rings: crossovers"))
     if any(panel.frontier for panel in panels):
-        stairs = "grey stairs: implementations that no other beats at that n"
+        stairs = "grey steps: the implementations that no other beats in both quantities at that n"
         lines = any(len({row["n"] for row in group.rows}) > 1 for panel, group in content if panel.frontier)
         parts.append((stairs, f"{stairs}; lines run from small to large n" if lines else stairs))
     parts += [("", f"speed-up: time of {panel.against} / time")

@@ -238,13 +238,14 @@ class _Writer:
 
     @staticmethod
     def on_page(artist, page):
-        """Words and pieces of lines outside the axes."""
+        """Returns the TeX code of a text or line that is outside the axes, such as one of a legend."""
         if hasattr(artist, "get_text"):
             if artist in page.after.values():
-                return []  # is in the node of the letter before it
+                return []  # the node of the panel's letter, in front of this text, already contains it
             x, y = (share * size for share, size in zip(artist.get_position(), page.sheet))
             words, follower = _words(artist), page.after.get(artist)
-            if follower:  # at a distance that TeX knows, whatever its font
+            # Puts both texts into one node, so that TeX sets the gap by the font that it uses.
+            if follower:
                 words = (
                     f"{{{words}}}\\enspace{{{_font(follower)}\\color{_color(follower.get_color())}{_words(follower)}}}"
                 )

@@ -80,7 +80,7 @@ def curves(recipe, points, summary=None):
             continue
         group = _group(lines, x)
         if x != "n" and lines and len({row["n"] for row in group.rows}) < 2:
-            raise Unserved(f"a single value of {x}")
+            raise Unserved(f"they have only one value of {x}")
         _attach_summary(recipe, (summary or {}).get((panel.title, panel.quantity)), panel, group, lines)
         everything.append((entry, panel, group, lines))
     if len(empty) == len(recipe["panels"]):
@@ -97,7 +97,7 @@ def curves(recipe, points, summary=None):
         content[0][1].remarks.append(f"Not in these files: {', '.join(dict.fromkeys(absent))}.")
     at = bar_panels.common_size(content, recipe["at"]) if recipe.kind == "bars" else None
     if recipe.kind == "bars" and at is None:
-        raise Unserved("no size is common to all")
+        raise Unserved("its lines have no size in common")
     if summary is None and at is None and any(panel.quantity for panel, _ in content):
         content[0][1].remarks.append("Exponents and crossovers: run `subquad summarize` and draw again.")
     used = [point for _, _, _, lines in everything for line in lines for point in line.points]
@@ -368,7 +368,7 @@ def ratio_map(recipe, points):
     fast = [point for point in asked if recipe_file.fits(point.settings, series["match"])]
     for axis in (x, y):
         if len({point.settings[axis] for point in fast}) == 1:
-            raise Unserved(f"a single value of {axis}")
+            raise Unserved(f"they have only one value of {axis}")
     panels_found, used, header_rows, absent = [], [], [], []
     for baseline in recipe["baselines"]:
         slow = [point for point in asked if recipe_file.fits(point.settings, baseline["match"])]

@@ -33,8 +33,8 @@ def draw_approximations(study):
     page = new_page(
         study, [(1, index > 0, [] if index else labels) for index in range(len(inputs))], height=2.2, one_legend=True,
         notes=["Error of the output and time over that of exact tiled attention, on one thread in float32, medians over heads; "
-               "left and down is better. A line is a method from coarse to fine.",
-               "Grey, across: what looks at no query or no key."],
+               "lower left is better. A line is a method from coarse to fine.",
+               "Grey horizontal lines: weights that ignore the queries or the keys."],
     )  # fmt: skip
     ratios = [1 / row["speedup"] for row in times.rows]
     low, high = min(ratios) / 1.3, max(ratios) * 1.3

@@ -42,7 +42,7 @@ def draw_sparse_patterns(study):
     titles = {name: f"{name}: {100 * pairs.where(pattern=name)[0]['pairs'] / sizes[name] ** 2:.0f} %" for name in names}
     page = new_page(
         study, [(1, index % ACROSS > 0, []) for index in range(len(names))], aspect=1.0, most=ACROSS, words=list(titles.values()),
-        notes=[f"Filled: the query (row) sees the key (column), of {n}{behind}.", "After each name: the share of all pairs seen."],
+        notes=[f"Filled: the query (row) sees the key (column), of {n}{behind}.", "After each name: the share of pairs that are seen."],
     )  # fmt: skip
     for index, (axes, name) in enumerate(zip(page.axes, names)):
         image = [[0] * sizes[name] for _ in range(sizes[name])]
@@ -60,9 +60,9 @@ def draw_shifted_scores(study):
     length, width = parameters["L"], parameters["L"] + parameters["M"]
     page = new_page(
         study, [(1, False, []), (1, False, [])], aspect=length / width, after=0.3, least=1.3,
-        notes=["(a) Every query with every distance, longest first; B takes what is right of the stairs.",
-               "(b) Each row is shifted left by its query's distance from the last query, and cut where the future begins.",
-               f"L = {length} queries, a memory of M = {parameters['M']}; the same colours in both."],
+        notes=["(a) Products of every query with every distance, the longest first; B has the entries to the right of the stepped line.",
+               "(b) Each row is shifted left by the distance of its query from the last query, and cut off where the future begins.",
+               f"L = {length} queries and a memory of M = {parameters['M']}; both panels have the same colours."],
     )  # fmt: skip
     values = [row["value"] for row in cells.rows if row["value"] == row["value"]]
     most = max(abs(value) for value in values)

@@ -92,8 +92,8 @@ def draw_embeddings(study):
     labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in random] + list(WITHOUT.values())
     page = new_page(
         study, [(1, index > 0, [] if index else labels) for index in range(len(models))],
-        notes=["Cosine to the embedding of the unchanged model: the median sentence, and the middle 80 % of them.",
-               "Every attention of every layer is replaced, nothing is retrained; grey: what needs no random features, and "
+        notes=["Cosine similarity to the embedding of the unchanged model: median and middle 80 % of the sentences.",
+               "Every attention of every layer is replaced, nothing is retrained; grey: weights without random features, and "
                "the unchanged embedding of another sentence."],
     )  # fmt: skip
     for axes, model in zip(page.axes, models):

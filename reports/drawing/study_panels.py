@@ -29,10 +29,10 @@ def draw_prf_variance(study):
         study,
         [[(1, index > 0, labels if index == 0 else []) for index in range(len(maps))],
          [(1, index > 0, []) for index in range(len(maps))]],
-        notes=[f"{letters(0, len(maps))} Sample variance; dotted: lemma 2, and the like for the other maps.",
+        notes=[f"{letters(0, len(maps))} Sample variance; dotted: lemma 2, and the corresponding formulas of the other maps.",
                f"{letters(len(maps), len(maps))} Sample variance over theory, with the range that 95 % of samples have if "
                "theory holds (bars).",
-               "The middle of the range lies below 1, as the estimate has a long tail.", "Every point has draws of its own.",
+               "The middle of the range lies below 1, as the estimate has a long tail.", "Every point has its own draws.",
                f"Open marks: cells whose range spans a factor of 1.5 or more; samples of that size cannot judge them, and they are "
                f"not in {letters(len(maps), len(maps))}."],
     )  # fmt: skip
@@ -151,8 +151,8 @@ def draw_spectra(study):
     labels += [("as drawn rows", THEORY), ("an eighth of the keys", eighth)]
     page = new_page(
         study, [(1, False, labels), (1, True, [])],
-        notes=[f"One point a head, {rows:g} keys: how many singular values hold (a) 90 %, (b) 99 % of the sum of their "
-               "squares, against drawn queries and keys of the same lengths."],
+        notes=[f"One point per head, {rows:g} keys: number of singular values with (a) 90 %, (b) 99 % of the sum of all "
+               "squares, against random queries and keys of the same lengths."],
     )  # fmt: skip
     ends = [1, rows]
     for axes, share in zip(page.axes, (90, 99)):
@@ -181,9 +181,9 @@ def draw_margins(study):
     ]
     page = new_page(
         study, [(1, False, labels), (1, False, [])],
-        notes=["(a) How many tolerances the nearest wrong answer is away, for the operator where it is nearest (lines), and for "
-               "every operator by the gates (dots); a tolerance is the largest error that a rule takes.", "(b) The share of all wrong answers that is taken.",
-               "Below 1 (long dashes) a wrong answer is taken for right.",
+        notes=["(a) Error of the nearest wrong answer divided by the tolerance of the rule, for the operator where it is smallest "
+               "(lines), and for every operator by the gates (dots).", "(b) The share of all wrong answers that a rule accepts.",
+               "Below 1 (long dashes) a wrong answer is accepted.",
                "Operators whose definition takes too long are measured up to a smaller n."],
     )  # fmt: skip
     left, right = page.axes
@@ -222,9 +222,8 @@ def draw_sample_complexity(study):
         study,
         panels,
         notes=[
-            f"d = {study.content['parameters']['d']:g}. Points: the smallest m that was enough, with 90 % intervals; m = 1 is the "
-            "least there is.",
-            "Without marks: the bound of theorem 3, 16 n exp(4R²) / (ε²δ).",
+            f"d = {study.content['parameters']['d']:g}. Points: the smallest m that sufficed, with 90 % intervals; m is at least 1.",
+            "Lines without marks: the bound of theorem 3, 16 n exp(4R²) / (ε²δ).",
         ],
     )
     every = [row[name] for row in table.rows for name in ("m", "bound")]
@@ -380,8 +379,8 @@ def _draw_leak(study):
         [(1, index > 0, [(name, plot_style.style_of(name)) for op, name, scalar, _ in groups if (op, scalar) == key])
          for index, key in enumerate(names)],
         about="leak", one_legend=True,
-        notes=["How much the past of a causal product changes with the future, whose scale grows.",
-               "An algorithm of the operator without a mark changes nothing."],
+        notes=["Change of the earlier outputs of a causal product when later tokens are scaled up.",
+               "Algorithms without a mark have no change."],
     )  # fmt: skip
     values = [row["leak"] for *_, rows in groups for row in rows]
     for axes, (operator, scalar) in zip(page.axes, names):

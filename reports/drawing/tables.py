@@ -176,7 +176,7 @@ def _numbers(point, quantity):
 # Every exponent and crossover of a summary
 
 
-WITHOUT_SUMMARY = "exponents and crossovers are worked out by `subquad summarize`, and no summary file was given"
+WITHOUT_SUMMARY = "there is no summary file, from which exponents and crossovers are taken; run `subquad summarize`"
 
 
 def _curve_words(panel, label):
@@ -259,10 +259,10 @@ def crossovers(summary, platform):
     blocks, rows = {}, []
     for recipe, panel in summary.on(platform):
         for cross in panel["crossovers"]:
-            what = {"seconds": "time", "workspace_bytes": "workspace"}[panel["quantity"]]
+            quantity = {"seconds": "time", "workspace_bytes": "workspace"}[panel["quantity"]]
             where = NOT_APPLICABLE if cross["n"] is None else panel_notes.crossing_text(cross)
             words = _curve_words(panel, f"{cross['fast']} against {cross['dense']}")
-            line = [words, what, where, cross["reason"]]
+            line = [words, quantity, where, cross["reason"]]
             if not (cross["reason"] or "").startswith("sizes in common") and line not in blocks.get(recipe, []):
                 blocks.setdefault(recipe, []).append(line)
             numbers = ["nan" if cross[key] is None else cross[key] for key in ("n", "low", "high")]
@@ -317,7 +317,7 @@ def input_ratios(contents, asked):
         entry for content in contents for entry in content.get("input_ratios", []) if asked(ratio_settings(entry))
     ]
     if not entries:
-        raise Unserved("the files hold no ratios of times with different inputs")
+        raise Unserved("the files have no ratios of times with different inputs")
     shared = _shared(entries)
     blocks, rows, lines = {}, [], {}
     for entry in entries:
@@ -367,11 +367,11 @@ def input_ratios(contents, asked):
     return Table([], columns, list(blocks.items()), note, header, rows, []), list(lines.items()), inputs
 
 
-# Of studies
+# Tables of studies
 
 
 def margins(study):
-    """The nearest wrong answer for every operator and length, and how many each rule takes."""
+    """Returns a table of the nearest wrong answer for each operator and length, and of how many wrong answers each rule accepts."""
     table = study.table("margin", "operator", "n", "rule", "margin", "nearest", "taken", "wrong_answers", "plain")
     rules = table.values("rule")
     others = [rule for rule in rules if rule != "gates"]
@@ -387,8 +387,8 @@ def margins(study):
                      for rule in rules]  # fmt: skip
         blocks.append((operator, texts))
     columns = ["n", "nearest wrong answer", "margin", "gates", *[rule.replace("e-0", "e-") for rule in others], "of"]
-    heads = [("", 1), ("by the gates", 2), ("wrong answers taken for right", len(rules) + 1)]
-    note = ("Margin: how many tolerances the nearest wrong answer is away; below 1 it is taken. allclose: torch.allclose with this "
+    heads = [("", 1), ("by the gates", 2), ("wrong answers accepted", len(rules) + 1)]
+    note = ("Margin: error of the nearest wrong answer divided by the tolerance; below 1 it is accepted. allclose: torch.allclose with this "
             "absolute tolerance and a relative one of 1e-5. Twice bfloat16: an error may be twice that of the formula in bfloat16. *: the rule refuses the plain program in float32.")  # fmt: skip
     return Table(
         heads, columns, blocks, note, ["operator", "n", "rule", "margin", "nearest", "taken", "of", "plain"], rows, []

@@ -49,11 +49,11 @@ class Case:
 
 
 def load(path=PATH):
-    content = result_file.read_as(path, "aims/1", "holds no aims", SCHEMA_PATH)
+    content = result_file.read_as(path, "aims/1", "a list of aims", SCHEMA_PATH)
     ids = [aim["id"] for aim in content["aims"]]
-    twice = next((entry for entry in ids if ids.count(entry) > 1), None)
+    twice = next((name for name in ids if ids.count(name) > 1), None)
     if twice:
-        raise InputError(f"{path}: duplicate aim {twice}")
+        raise InputError(f"{path}: expected a different id for each aim, found two with the id {twice}")
     return content["aims"]
 
 

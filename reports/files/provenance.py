@@ -29,7 +29,7 @@ def content_of(path):
     form = result_file.format_of(path)
     if form == "claims/1":
         schema = pathlib.Path(__file__).with_name("claims.schema.json")
-        return result_file.read_as(path, form, "what `subquad claims` writes", schema)
+        return result_file.read_as(path, form, "output of `subquad claims`", schema)
     if form not in READERS:
         raise InputError(f"{path}: expected one of {', '.join([*READERS, 'claims/1'])}, found format {form!r}")
     return READERS[form](path)
@@ -46,7 +46,7 @@ def complaints(folder, root=ROOT):
     """
     paths = sorted(pathlib.Path(folder).rglob("*.json"))
     if not paths:
-        return [f"{folder}: holds no files"]
+        return [f"{folder}: expected a folder with result files, found no .json file in it"]
     lines, commits, programs, machines, derived = [], {}, {}, {}, set()
     for path in paths:
         try:

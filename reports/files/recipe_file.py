@@ -36,7 +36,7 @@ class Recipe:
 
 def load(path):
     path = pathlib.Path(path)
-    content = result_file.read_format(path, "recipe/1", "is not a recipe")
+    content = result_file.read_format(path, "recipe/1", "a recipe")
     if "like" in content:
         content = _like_another(path, content)
     result_file.check_schema(path, content, SCHEMA_PATH)
@@ -47,7 +47,7 @@ def _like_another(path, content):
     """Fills in what a recipe leaves out from the recipe that its `like` names; its `y` becomes that of every panel."""
     other = path.with_name(f"{content['like']}.json")
     try:
-        base = result_file.read_format(other, "recipe/1", "is not a recipe")
+        base = result_file.read_format(other, "recipe/1", "a recipe")
     except InputError as error:
         raise InputError(f"{path}: like: {error}") from None
     if "like" in base:
@@ -59,7 +59,11 @@ def _like_another(path, content):
 
 
 def load_all(folder=FOLDER):
-    return [load(path) for path in sorted(pathlib.Path(folder).glob("*.json"))]
+    folder = pathlib.Path(folder)
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "none of this name"
+        raise InputError(f"--recipes {folder}: expected a folder of recipes, found {found}")
+    return [load(path) for path in sorted(folder.glob("*.json"))]
 
 
 def text_of(value):
@@ -220,14 +224,14 @@ def _check_one_thing(series, points, free):
         for key, value in point.settings.items():
             if key not in ignored and seen.setdefault(key, value) != value:
                 raise InputError(
-                    f"{point.place}: the line '{series['label']}' would mix {key} = {seen[key]} and {value}; "
-                    "its recipe must say which"
+                    f"{point.place}: the line '{series['label']}' has results with both {key} = {seen[key]} and {key} = "
+                    f"{value}; choose one of them in the recipe"
                 )
         place = tuple(text_of(point.settings.get(name)) for name in free)
         if place in places:
             raise InputError(
-                f"{point.place}: {point.settings['implementation']} at {point.row['case']} occurs twice in the files "
-                "given; draw the runs separately"
+                f"{point.place}: {point.settings['implementation']} at {point.row['case']} occurs twice in these files; "
+                "draw the runs separately"
             )
         places[place] = point
 

@@ -33,12 +33,22 @@ def load(path):
     _check_format(path, content)
     check_schema(path, content, SCHEMA_PATH)
     if not content["records"]:
-        raise InputError(f"{path}: holds no records, so there is nothing to draw")
+        raise InputError(f"{path}: has no records, so there is nothing to draw; measure with `subquad sweep`")
     return content
 
 
+def make_folder(path):
+    """Creates the folder of --out. Raises InputError if it, or a folder above it, is a file."""
+    for place in (path, *path.parents):
+        if place.exists():
+            if not place.is_dir():
+                raise InputError(f"--out {path}: expected a folder to write to, found a file ({place})")
+            break
+    path.mkdir(parents=True, exist_ok=True)
+
+
 def read_as(path, form, words, schema):
-    """Reads a JSON file of this format and validates it by its schema; `words` name the format in errors."""
+    """Reads a JSON file of this format and validates it by its schema; errors name the format by `words`, such as `a recipe`."""
     content = read_format(path, form, words)
     check_schema(path, content, schema)
     return content
@@ -53,8 +63,17 @@ def format_of(path):
 def read_format(path, form, words):
     content = _parse(path)
     if not isinstance(content, dict) or content.get("format") != form:
-        raise InputError(f'{path}: {words}: it does not say "format": "{form}"')
+        raise InputError(f'{path}: expected {words} (format "{form}"), found {format_words(content)}')
     return content
+
+
+def format_words(content):
+    """Describes the format of a parsed file for errors."""
+    if not isinstance(content, dict):
+        return "JSON that is not an object"
+    if "format" not in content:
+        return 'JSON without a field "format"'
+    return f"format {_one_line(json.dumps(content['format']))}"
 
 
 def check_schema(path, content, schema):
@@ -80,11 +99,8 @@ def _parse(path):
 
 
 def _check_format(path, content):
-    if not isinstance(content, dict) or "format" not in content:
-        raise InputError(f'{path}: is not a subquad result file: it does not say "format": "{FORMAT}"')
-    if content["format"] != FORMAT:
-        result = _one_line(json.dumps(content["format"]))
-        raise InputError(f'{path}: has format {result}, but only "{FORMAT}" can be read')
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InputError(f'{path}: expected a result file (format "{FORMAT}"), found {format_words(content)}')
 
 
 def _describe(error):
@@ -155,8 +171,8 @@ def group_records(files):
             point = (*line, n)
             if point in points:
                 raise InputError(
-                    f"{path}: records[{index}]: {row['implementation']} at {record['case']} occurs twice in the "
-                    "files given; draw the runs separately"
+                    f"{path}: records[{index}]: {row['implementation']} at {record['case']} occurs twice in these "
+                    "files; draw the runs separately"
                 )
             points.add(point)
             group.rows.append(row)

@@ -47,9 +47,12 @@ class StudyFile:
 
 
 def load(path):
-    content = result_file.read_as(path, FORMAT, "is not a subquad study file", SCHEMA_PATH)
+    content = result_file.read_as(path, FORMAT, "a study file", SCHEMA_PATH)
     for name, table in content["tables"].items():
         for index, row in enumerate(table["rows"]):
             if len(row) != len(table["columns"]):
-                raise InputError(f"{path}: tables.{name}.rows[{index}]: {len(row)} cells for {len(table['columns'])}")
+                raise InputError(
+                    f"{path}: tables.{name}.rows[{index}]: expected {len(table['columns'])} cells, one for each column, found "
+                    f"{len(row)}"
+                )
     return StudyFile(path, content)

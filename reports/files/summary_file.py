@@ -22,18 +22,21 @@ class Summary:
             for entry in content["recipes"]:
                 key = entry["recipe"], entry["machine"], entry["backend"]
                 if key in self.entries:
-                    raise InputError(f"{path}: recipe {key[0]} is in two of the summary files given")
+                    raise InputError(
+                        f"{path}: recipe {key[0]} is in another of the summary files too; pass one summary of all result files"
+                    )
                 self.entries[key] = entry
 
     def check(self, results):
         """Raises InputError if a summary was made from other result files than these (path, content) pairs."""
-        given = {(content["created"], len(content["records"])) for _, content in results}
+        known = {(content["created"], len(content["records"])) for _, content in results}
         for path, content in self.files:
             for file in content["files"]:
-                if (file["created"], file["records"]) not in given:
+                if (file["created"], file["records"]) not in known:
+                    records = "1 record" if file["records"] == 1 else f"{file['records']} records"
                     raise InputError(
-                        f"{path}: was made from {file['file']} of {file['created']} with {file['records']} records, which is "
-                        "not among the files given; run `subquad summarize` again"
+                        f"{path}: was made from {file['file']} of {file['created']} with {records}, which is not among these "
+                        "files; run `subquad summarize` again"
                     )
 
     def panels(self, recipe, platform):
@@ -48,7 +51,7 @@ class Summary:
 
 
 def load(path):
-    return path, result_file.read_as(path, FORMAT, "is not a summary file", SCHEMA_PATH)
+    return path, result_file.read_as(path, FORMAT, "a summary file", SCHEMA_PATH)
 
 
 def sizes_disagree(panel, label, sizes):

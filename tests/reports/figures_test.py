@@ -317,7 +317,7 @@ class DrawingTest(Workplace):
         (self.folder / "empty").mkdir()
         result = self.draw(self.folder / "empty", out=self.folder / "none")
         self.assertEqual(2, result.returncode)
-        self.assertIn("empty: holds no result or study file", result.stderr)
+        self.assertIn("empty: expected a folder with result or study files, found no .json file in it", result.stderr)
 
     def test_groups_that_differ_get_names_that_differ(self):
         content = synthetic_results()
@@ -392,7 +392,7 @@ class RefusalTest(Workplace):
         self.assert_refused(self.folder / "missing.json", "No such file")
 
     def test_folder(self):
-        self.assert_refused(self.folder, "holds no result or study file")
+        self.assert_refused(self.folder, "expected a folder with result or study files")
 
     def test_not_text(self):
         path = self.folder / "binary.json"
@@ -400,8 +400,8 @@ class RefusalTest(Workplace):
         self.assert_refused(path, "not UTF-8")
 
     def test_foreign_json(self):
-        self.assert_refused(self.write({"benchmarks": []}), "not a subquad result file")
-        self.assert_refused(self.write([1, 2]), "not a subquad result file")
+        self.assert_refused(self.write({"benchmarks": []}), 'expected a result file (format "results/1"), found JSON')
+        self.assert_refused(self.write([1, 2]), 'expected a result file (format "results/1"), found JSON')
 
     def test_wrong_version(self):
         self.assert_refused(self.write({**synthetic_results(), "format": "results/2"}), '"results/2"', '"results/1"')

@@ -158,7 +158,8 @@ class PrintedTest(figures_test.Workplace):
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         lines = [line for line in result.stdout.splitlines() if not line.startswith(str(self.out))]
         self.assertEqual(
-            "no recipe shows: softmax_attention flash  (see softmax_attention-float32-time-memory ..)", lines[0]
+            "drawn only in general figures, such as softmax_attention-float32-time-memory: softmax_attention flash",
+            lines[0],
         )
         self.assertTrue((self.out / "softmax_attention-float32-time-memory.svg").exists())
         drawn = {path.stem for path in self.out.glob("*.svg")} & set(recipes_test.RECIPES)
@@ -166,7 +167,7 @@ class PrintedTest(figures_test.Workplace):
         self.assertEqual(2, len(lines), lines)
         self.assertRegex(
             lines[1],
-            rf"^not drawn: {count} recipes that these files do not serve \(--only NAME says why\): "
+            rf"^{count} recipes are not drawn, because these files have too little data for them \(--only NAME says what is missing\): "
             rf"([a-z0-9-]+, ){{5}}[a-z0-9-]+ and {count - 6} more$",
         )
 
@@ -190,8 +191,8 @@ class PrintedTest(figures_test.Workplace):
             return catalogue.Rest({**identity, **settings}, list(names), "first")
 
         self.assertEqual(
-            "no recipe shows: toeplitz_1d blocked, fft; toeplitz_1d fft (float64, 2 threads, e = 16, causal); "
-            "toeplitz_1d fft (cuda)  (see first ..)",
+            "drawn only in general figures, such as first: toeplitz_1d blocked, fft; toeplitz_1d fft (float64, 2 threads, "
+            "e = 16, causal); toeplitz_1d fft (cuda)",
             figures.rest_words([
                 rest("blocked"), rest("blocked", "fft", block=8),
                 rest("fft", scalar="float64", threads=2, e=16, causal=True), rest("fft", backend="cuda", threads=None),
@@ -203,7 +204,10 @@ class PrintedTest(figures_test.Workplace):
         self.assertEqual("a, b, c, d, e, f", figures.listed(names[:6], ", "))
         self.assertEqual("a, b, c, d, e, f and 2 more", figures.listed(names, ", "))
         sentence = figures.unserved_words([(recipe_file.Recipe("a", {}), "why")])
-        self.assertEqual("not drawn: 1 recipe that these files do not serve (--only NAME says why): a", sentence)
+        self.assertEqual(
+            "1 recipe is not drawn, because these files have too little data for it (--only NAME says what is missing): a",
+            sentence,
+        )
 
     def test_a_page_shows_it_too(self):
         command = [sys.executable, "-m", "reports.page", self.path, "--out", self.out]

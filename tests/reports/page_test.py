@@ -149,8 +149,11 @@ class PageTest(figures_test.Workplace):
         good = self.write(self.content())
         for arguments, word in (
             ([self.folder / "missing.json"], "No such file"),
-            ([self.write({"benchmarks": []}, "foreign.json")], "not a subquad result file"),
-            ([good, "--claims", self.write({"claims": []}, "claims.json")], 'expected "format": "claims/1"'),
+            ([self.write({"benchmarks": []}, "foreign.json")], 'expected a result file (format "results/1")'),
+            (
+                [good, "--claims", self.write({"claims": []}, "claims.json")],
+                'expected output of `subquad claims` (format "claims/1")',
+            ),
             ([good, "--claims", self.write({"format": "claims/1", "claims": [{"id": 3}]}, "wrong.json")], "claims[0]"),
         ):
             with self.subTest(word):
@@ -231,7 +234,7 @@ class GalleryTest(figures_test.Workplace):
         (self.results / "run.json").unlink()
         result = self.gallery()
         self.assertEqual(2, result.returncode)
-        self.assertIn("expected result files, found none", result.stderr)
+        self.assertIn("expected a folder with result files, found no .json file in it", result.stderr)
 
 
 class ReadmeTest(figures_test.Workplace):

@@ -291,7 +291,7 @@ class RunTest(Workplace):
         before = self.out.read_bytes()
         result = self.run_peers(both, "--resume")
         self.assertEqual(0, result.returncode, result.stderr)
-        self.assertIn(f"--resume: {len(old)} records are another program's", result.stderr)
+        self.assertIn(f"--resume: {len(old)} records come from another program", result.stderr)
         self.assertIn("[1/1]", result.stderr)
         after = self.content()
         self.assertEqual({content["environment"]["program"]}, {record["program"] for record in after["records"]})

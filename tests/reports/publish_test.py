@@ -98,7 +98,7 @@ class Provenance(Scratch):
     def test_an_empty_folder(self):
         for path in self.results.rglob("*.json"):
             path.unlink()
-        self.refused("holds no files")
+        self.refused("found no .json file in it")
 
     def test_another_commit(self):
         self.study["environment"]["commit"] = "0" * 40

@@ -220,7 +220,7 @@ class SelectionTest(unittest.TestCase):
         other = synthetic_record({"operator": "softmax_attention", "implementation": "dense", "n": "1024"})
         other["params"]["novelty"] = 4
         self.content["records"] += [extra, other]
-        with self.assertRaisesRegex(result_file.InputError, "novelty = 3 and 4"):
+        with self.assertRaisesRegex(result_file.InputError, "novelty = 3 and novelty = 4"):
             self.lines("softmax, dense")
 
     def test_the_same_point_twice(self):
@@ -357,7 +357,7 @@ class SummaryTest(figures_test.Workplace):
             self.write(self.content), self.write(self.summary, "summary.json"), self.folder / "older.json"
         )
         self.assertEqual(2, result.returncode)
-        self.assertIn("in two of the summary files", result.stderr)
+        self.assertIn("in another of the summary files", result.stderr)
 
 
 class DigitsTest(unittest.TestCase):
@@ -657,7 +657,7 @@ class DrawingTest(figures_test.Workplace):
         kept["records"] = [record for record in kept["records"] if record["size"].get("f", 64) == 64]
         result = self.draw(self.write(kept), "--format", "svg", "--general", "none", "--only", "crossover-linear")
         self.assertEqual(2, result.returncode, result.stdout)
-        self.assertIn("crossover-linear cannot be drawn from these files: a single value of f", result.stderr)
+        self.assertIn("crossover-linear cannot be drawn from these files: they have only one value of f", result.stderr)
 
     def test_two_machines_are_never_in_one_figure(self):
         here, there = synthetic_results([RECIPES["txl-time"]]), synthetic_results([RECIPES["txl-time"]])

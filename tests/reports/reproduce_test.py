@@ -83,7 +83,7 @@ class ReportTest(figures_test.Workplace):
         self.assertNotIn(f"{content['created'][:10]} to", words)
         self.assertIn("txl-linear", words)
         self.assertIn("needs training", words)  # among the results that cannot be reproduced
-        self.assertIn("no file of the study shifted_scores", words)
+        self.assertIn("the study shifted_scores is not in these files", words)
         self.assertIn("txl-later (figure 9): it is fast. no records; needs recipe txl-time", " ".join(words.split()))
         self.assertIn("1 not measured", words)
         self.assertNotIn("eq. 4", words)
@@ -113,7 +113,7 @@ class ReportTest(figures_test.Workplace):
     def test_refusals(self):
         for arguments, words in (
             (["nobody", "--sweeps"], "invalid choice: 'nobody'"),
-            (["nprf"], "expected --files"),
+            (["nprf"], "expected both --files"),
             (["nprf", "--files", self.folder / "none.json", "--out", self.folder / "out"], "cannot be read"),
         ):
             result = self.reproduce(*arguments)
@@ -160,7 +160,7 @@ class CompareTest(figures_test.Workplace):
         first, second = self.sides(cpu="Another CPU")
         result = self.draw(first, "--compare", first, second)
         self.assertEqual(2, result.returncode)
-        self.assertIn("expected FILEs, or --compare A B", result.stderr)
+        self.assertIn("expected either FILE... or --compare A B", result.stderr)
         both = self.folder / "both"
         both.mkdir()
         for path in (first, second):

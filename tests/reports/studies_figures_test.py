@@ -214,7 +214,7 @@ class Studies(unittest.TestCase):
     def test_a_folder_without_studies_is_refused(self):
         empty = self.folder / "empty"
         empty.mkdir()
-        self.assert_refused(empty, "no result or study file")
+        self.assert_refused(empty, "found no .json file in it")
 
     def test_figures_takes_studies_too(self):
         other = self.write({"format": "study/1"})
@@ -278,7 +278,7 @@ class Studies(unittest.TestCase):
     def test_same_study_twice(self):
         result = self.draw(self.write(self.content(), "a.json"), self.write(copy.deepcopy(self.content()), "b.json"))
         self.assertEqual(2, result.returncode)
-        self.assertIn("two of the files", result.stderr)
+        self.assertIn("two of these files", result.stderr)
 
     def test_ctrl_c_keeps_what_is_finished(self):
         command = [SUBQUAD, "study", "sinusoidal", "shifted_scores", "approximation_error", "--out", self.out]

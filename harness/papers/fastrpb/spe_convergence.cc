@@ -424,8 +424,9 @@ Study SpeConvergenceStudy() {
   Study study;
   study.name = "spe_convergence";
   study.purpose =
-      "Error of stochastic positional encoding against its covariance as the "
-      "number of draws grows, and its time next to FastRPB's.";
+      "Error of stochastic positional encodings relative to their exact "
+      "covariance as the number of draws grows, and their time compared with "
+      "that of FastRPB.";
   study.source = "FastRPB eq. 8 and table 3; Liutkus et al. 2021";
   study.parameters = {{"n", 64},
                       {"d", 8},

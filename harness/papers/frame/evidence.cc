@@ -11,27 +11,35 @@ namespace {
 namespace fs = std::filesystem;
 
 void CheckStudy(const Json& file, const std::string& name) {
+  const auto expect = [&](const char* field, bool valid, const char* kind) {
+    if (!valid)
+      throw InvalidInput(
+          name, fmt::format("a field \"{}\" that is {}", field, kind),
+          file.contains(field) ? file[field].type_name() : "none");
+  };
   for (const char* field : {"study", "created"})
-    if (!file.contains(field) || !file[field].is_string())
-      throw InvalidInput(name, fmt::format("{} as text", field),
-                         "missing or something else");
+    expect(field, file.contains(field) && file[field].is_string(), "a string");
   for (const char* field : {"tables", "parameters"})
-    if (!file.contains(field) || !file[field].is_object())
-      throw InvalidInput(name, fmt::format("{} as an object", field),
-                         "missing or something else");
+    expect(field, file.contains(field) && file[field].is_object(), "an object");
   for (const auto& [table, content] : file["tables"].items()) {
     const std::string where = name + ": table " + table;
     if (!content.is_object() || !content.contains("columns") ||
         !content["columns"].is_array() || !content.contains("rows") ||
         !content["rows"].is_array())
-      throw InvalidInput(where, "columns and rows", "something else");
+      throw InvalidInput(where, "lists \"columns\" and \"rows\"",
+                         "a table without them");
     for (const Json& column : content["columns"])
       if (!column.is_object() || !column.contains("name") ||
           !column["name"].is_string())
-        throw InvalidInput(where, "columns with names", "something else");
+        throw InvalidInput(where, "a name for each column",
+                           "a column without one");
     for (const Json& row : content["rows"])
       if (!row.is_array() || row.size() != content["columns"].size())
-        throw InvalidInput(where, "a cell for each column", "another number");
+        throw InvalidInput(where,
+                           fmt::format("rows of {} cells, one for each column",
+                                       content["columns"].size()),
+                           row.is_array() ? fmt::format("{}", row.size())
+                                          : std::string(row.type_name()));
   }
 }
 
@@ -40,13 +48,25 @@ Json TextOf(const Json& object, const char* name) {
   return found != object.end() && found->is_string() ? *found : Json(nullptr);
 }
 
-// Adds a file and says whether it was one of ours.
-bool AddFile(const fs::path& path, Evidence& evidence) {
+constexpr const char* kExpected = "a result file or a study file";
+
+// Reads a file. Throws InvalidInput unless it is JSON.
+Json ReadJson(const fs::path& path) {
   std::ifstream stream(path);
-  const Json file = stream ? Json::parse(stream, nullptr, false) : Json();
-  if (!stream || file.is_discarded())
-    throw InvalidInput(path.string(), "JSON that can be read",
-                       stream ? "something else" : "no readable file");
+  if (!stream) {
+    std::error_code error;
+    throw InvalidInput(path.string(), kExpected,
+                       fs::exists(path, error) ? "a file that cannot be read"
+                                               : "no file of this name");
+  }
+  Json file = Json::parse(stream, nullptr, false);
+  if (file.is_discarded())
+    throw InvalidInput(path.string(), kExpected, FormatWords(file));
+  return file;
+}
+
+// Adds a file. Returns false if it has another format.
+bool AddFile(const fs::path& path, const Json& file, Evidence& evidence) {
   const std::string format =
       file.is_object() && file.contains("format") && file["format"].is_string()
           ? file["format"].get<std::string>()
@@ -109,9 +129,9 @@ Evidence ReadEvidence(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::is_directory(path, error)) {
-      if (!AddFile(path, evidence))
-        throw InvalidInput(path, "a result file or a study file",
-                           "something else");
+      const Json file = ReadJson(path);
+      if (!AddFile(path, file, evidence))
+        throw InvalidInput(path, kExpected, FormatWords(file));
       continue;
     }
     std::vector<fs::path> below;
@@ -121,10 +141,16 @@ Evidence ReadEvidence(const std::vector<std::string>& paths) {
         below.push_back(entry.path());
     std::ranges::sort(below);
     int64_t ours = 0;
-    for (const fs::path& file : below) ours += AddFile(file, evidence);
+    for (const fs::path& file : below)
+      ours += AddFile(file, ReadJson(file), evidence);
     if (ours == 0)
-      throw InvalidInput(path, "a folder with result or study files",
-                         "none in it");
+      throw InvalidInput(
+          path, "a folder with result or study files",
+          below.empty()
+              ? std::string("no .json file in it")
+              : fmt::format("only {} .json file{} of other "
+                            "formats in it",
+                            below.size(), below.size() == 1 ? "" : "s"));
   }
   return evidence;
 }

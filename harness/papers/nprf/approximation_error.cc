@@ -232,8 +232,8 @@ Study ApproximationErrorStudy() {
   study.name = "approximation_error";
   study.purpose =
       "Error of attention by positive random features against the number of "
-      "features, for queries and keys of several norms, and for the heads of "
-      "case folders where any are given.";
+      "features, for queries and keys of several norms, and for the heads in "
+      "the folders of --input.";
   study.source = "NPRF figure 1b";
   study.parameters = {{"input", Json::array()},
                       {"most_heads", 24},

@@ -264,8 +264,9 @@ Study ConversionStudy() {
   Study study;
   study.name = "conversion";
   study.purpose =
-      "Softmax attention replaced by its kernelized form on given queries and "
-      "keys, normalised or not, with and without relative positions.";
+      "Error of attention weights when softmax attention is replaced by its "
+      "kernelized form, for queries and keys of trained models, normalised or "
+      "not, with and without relative positions.";
   study.source = "NPRF figure 2";
   study.parameters = {{"input", Json::array()},
                       {"tree", true},

@@ -294,8 +294,8 @@ Study FeatureMapsStudy() {
   Study study;
   study.name = "feature_maps";
   study.purpose =
-      "Error of every random feature map, queries and keys normalised or not, "
-      "with and without relative positions.";
+      "Error of every random feature map, with queries and keys normalised or "
+      "not, with and without relative positions.";
   study.source = "NPRF figures 2 and 3b";
   study.parameters = {{"d", 64},          {"keys", 512},
                       {"draws", 300},     {"f", {16, 32, 64, 128, 256, 512}},

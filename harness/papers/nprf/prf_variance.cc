@@ -332,8 +332,8 @@ Study PrfVarianceStudy() {
   Study study;
   study.name = "prf_variance";
   study.purpose =
-      "Mean and variance of the softmax kernel's estimate by random features "
-      "against lemma 2.";
+      "Mean and variance of the estimate of the softmax kernel by random "
+      "features, compared with lemma 2.";
   study.source = "NPRF lemma 2";
   study.parameters = {{"d", 8},
                       {"rows", 96000},

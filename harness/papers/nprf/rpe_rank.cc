@@ -250,8 +250,8 @@ Study RpeRankStudy() {
   Study study;
   study.name = "rpe_rank";
   study.purpose =
-      "Rank of bias matrices against d+1, and the best fit of an attention map "
-      "with relative positions by one without.";
+      "Rank of bias matrices compared with d + 1, and residual of the best fit "
+      "of an attention map with relative positions by one without them.";
   study.source = "NPRF proposition 1";
   study.parameters = {{"d", {4, 8, 16, 32}}, {"n", 64}, {"steps", 1500}};
   study.tiny = {{"d", {4, 8}}, {"n", 24}, {"steps", 60}};

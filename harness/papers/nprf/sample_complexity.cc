@@ -299,8 +299,9 @@ Study SampleComplexityStudy() {
   Study study;
   study.name = "sample_complexity";
   study.purpose =
-      "Misses with as many features as theorem 3 asks for, and how the number "
-      "that is needed grows.";
+      "How often the error exceeds its limit with as many random features as "
+      "theorem 3 requires, and how the number of features that is needed "
+      "grows.";
   study.source = "NPRF theorem 3";
   study.parameters = {{"d", 4},
                       {"delta", 0.1},

@@ -316,8 +316,8 @@ Study ApproximationsStudy() {
   study.name = "approximations";
   study.purpose =
       "Error and time of every approximation of softmax attention, on heads of "
-      "trained models and on random ones, next to exact attention and to null "
-      "baselines.";
+      "trained models and on random heads, compared with exact attention and "
+      "with null baselines.";
   study.source = "Transformers II, NPRF table 1";
   study.parameters = {{"input", Json::array()},
                       {"heads", 12},

@@ -181,8 +181,8 @@ Study EmbeddingsStudy() {
   Study study;
   study.name = "embeddings";
   study.purpose =
-      "Sentence embeddings of two trained encoders with every attention "
-      "replaced, nothing retrained.";
+      "How much the sentence embeddings of two trained encoders change when "
+      "every attention is replaced and nothing is retrained.";
   study.source = "NPRF figure 2, all layers of a model at once";
   study.parameters = {{"sentences", 0}};
   study.tiny = {{"sentences", 24}};

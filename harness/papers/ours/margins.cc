@@ -227,8 +227,8 @@ Study MarginsStudy() {
   Study study;
   study.name = "margins";
   study.purpose =
-      "How far the nearest wrong answer is from being taken for right, by this "
-      "program's gates and by the rules in use.";
+      "How far the nearest wrong answer is from being accepted, by the gates "
+      "of this program and by common tolerances.";
   study.source = "this project";
   const auto one = [](const char* text, int64_t most_n) {
     return Json{{"case", text}, {"most_n", most_n}};

@@ -477,7 +477,8 @@ Study PrecisionStudy() {
   study.name = "precision";
   study.purpose =
       "Error of the fast algorithms in float32 as n and the range of exp(bias) "
-      "grow, and what of the future leaks into a causal past.";
+      "grow, and how much later tokens change earlier outputs of a causal "
+      "product through rounding.";
   study.source = "this project; NPRF section 3.2, FastRPB section 3.2";
   study.parameters = {{"n", {256, 1024, 4096, 16384}},
                       {"range", {0.0, 4.0, 8.0, 16.0, 32.0}},

@@ -146,8 +146,8 @@ Study SparsePatternsStudy() {
   Study study;
   study.name = "sparse_patterns";
   study.purpose =
-      "Which keys each query sees under the sparse patterns, read back from "
-      "the operator by impulses.";
+      "Which keys each query sees in each sparse pattern, found by passing "
+      "impulses through the operator.";
   study.source = "Transformers II figures 6 to 9";
   study.parameters = {{"n", 32}};
   study.tiny = {{"n", 16}};

@@ -138,8 +138,8 @@ Study ShiftedScoresStudy() {
   Study study;
   study.name = "shifted_scores";
   study.purpose =
-      "Products of queries with distances before and after the left shift, and "
-      "read back from the operator.";
+      "Products of queries with the embeddings of distances, before and after "
+      "rows are shifted left, compared with those that the operator computes.";
   study.source = "Transformer-XL appendix B";
   study.parameters = {{"L", 12}, {"M", 8}, {"d", 16}, {"p", 16}};
   study.tiny = {{"L", 5}, {"M", 3}, {"d", 4}, {"p", 4}};

@@ -102,7 +102,7 @@ class Claims(unittest.TestCase):
     def listed(self, text):
         """Returns the claims that have a line in the text, those that it names as lacking data, and its last two lines."""
         *lines, others, counts = text.splitlines()
-        too_little = "not enough data (--all shows what is needed): "
+        too_little = "the files have too little data (--all shows what is needed): "
         named = [line.removeprefix(too_little).split(", ") for line in lines if line.startswith(too_little)]
         own = [line.split()[0] for line in lines if not line.startswith((" ", too_little))]
         return [*own, *sum(named, [])], others, counts

@@ -363,7 +363,7 @@ class Refusals(Cli):
         self.refuse(["sweep", "--preset", "quick", "--input", REAL, "--out", out], "found both --preset and --input")
         self.refuse(["verify", "--case", f"toeplitz_1d:n=4,input={REAL}"], "found q, k, v, bias")
         self.refuse(
-            ["study", "feature_maps", "--input", REAL, "--out", self.folder / "study"], "--input", "takes tensors"
+            ["study", "feature_maps", "--input", REAL, "--out", self.folder / "study"], "--input", "reads case folders"
         )
         for study in ("conversion", "approximation_error"):
             self.refuse(

@@ -423,16 +423,17 @@ TEST(ClaimsText, ListsClaimsWithDataAndCountsTheRest) {
   for (const char* other :
        {"survey-decay", "frpb-1d-time", "frpb-table1", "sikf-shift"})
     EXPECT_FALSE(has(text, other)) << text;
-  EXPECT_TRUE(text.ends_with(
-      "others (--all lists them): 1 computed without files, 2 not measured, 1 "
-      "not attempted, 1 cannot be tested here\n"))
+  EXPECT_TRUE(
+      text.ends_with("other claims (--all lists them): 1 computed without "
+                     "files, 2 not measured, 1 "
+                     "not attempted, 1 cannot be tested here\n"))
       << text;
   const std::string all = ClaimsText(answers, evidence, true);
   for (const AnsweredClaim& answer : answers)
     EXPECT_TRUE(has(all, answer.claim->id)) << all;
   EXPECT_TRUE(has(all, "another map\n")) << all;
   EXPECT_TRUE(has(all, "measured by: subquad study sinusoidal")) << all;
-  EXPECT_FALSE(has(all, "others")) << all;
+  EXPECT_FALSE(has(all, "other claims")) << all;
 }
 
 TEST(ClaimsText, AnUnconfirmedErratumIsAlwaysListed) {
