@@ -36,7 +36,7 @@ void WriteCaseFolder(const fs::path& folder, const Problem& problem,
   std::error_code error;
   fs::create_directories(folder.parent_path(), error);
   if (!fs::create_directory(folder, error))
-    throw InvalidInput(folder.string(), "a new folder",
+    throw InvalidInput(folder.string(), "the name of a folder to create",
                        error ? error.message() : "one that exists");
   Json json = {{"format", "case/1"},
                {"operator", std::string(problem.op->description().id)},

@@ -88,7 +88,7 @@ void AddCompareCommand(CLI::App& program, int& status) {
                    "largest change of a time, in percent, that counts as the "
                    "same")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(AtLeastZero());
   command->add_flag("--all", request->all,
                     "also print points that are the same");
   command->footer(

@@ -35,7 +35,7 @@ void AddStudyCommand(CLI::App& program, const std::string& command_line,
       ->add_option("--threads", options->threads,
                    "number of worker threads; results do not depend on it "
                    "(default: all cores)")
-      ->check(CLI::Range(1, 1024));
+      ->check(IntegerFromTo(1, 1024));
   AddTargetOption(*command);
   command->add_option("--input", options->inputs,
                       "case folders whose tensors replace the default ones; "
