@@ -63,6 +63,19 @@ std::string BrokenRule(const CLI::App& command) {
   return "";
 }
 
+// Returns the option whose value is an empty string, or the program's name if
+// the command is one; "" if there is none.
+std::string EmptyValue(const CLI::App& program,
+                       const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument.empty()) return i == 0 ? program.get_name() : arguments[i - 1];
+    if (IsOption(argument) && argument.ends_with('='))
+      return argument.substr(0, argument.size() - 1);
+  }
+  return "";
+}
+
 // Returns the option that lacks its value at the end of the command line or
 // before another option; "" if there is none.
 std::string WithoutValue(const CLI::App& command,
@@ -80,20 +93,17 @@ std::string WithoutValue(const CLI::App& command,
 
 std::string UsageProblem(const CLI::App& program,
                          const std::vector<std::string>& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    std::string name;
-    if (argument.empty())
-      name = i == 0 ? program.get_name() : arguments[i - 1];
-    else if (IsOption(argument) && argument.ends_with('='))
-      name = argument.substr(0, argument.size() - 1);
-    if (!name.empty()) return name + ": expected a value, found none";
-  }
-  if (arguments.empty() || arguments[0].starts_with('-')) return "";
+  if (arguments.empty()) return "";
+  std::string name = EmptyValue(program, arguments);
+  if (arguments[0].starts_with('-') || arguments[0].empty())
+    return name.empty() ? "" : name + ": expected a value, found none";
   for (const CLI::App* command : program.get_subcommands({})) {
     if (command->get_name() != arguments[0]) continue;
-    const std::string name = WithoutValue(*command, arguments);
-    return name.empty() ? "" : name + ": expected a value, found none";
+    if (name.empty()) name = WithoutValue(*command, arguments);
+    if (name.empty()) return "";
+    return fmt::format(
+        "{}: expected a value, found none; see subquad {} --help", name,
+        command->get_name());
   }
   return UnknownName("command", CommandNames(program), arguments[0]).what();
 }

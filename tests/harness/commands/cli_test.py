@@ -312,7 +312,8 @@ class Refusals(Cli):
             "--case: expected a case that --operator toeplitz_2d selects, found one of toeplitz_1d in float32",
         )
         self.refuse(
-            ["verify", "--spikes", "--operator", "linformer_attention"], "operators with an input by offset (toeplitz_1d"
+            ["verify", "--spikes", "--operator", "linformer_attention"],
+            "operators with an input by offset (toeplitz_1d",
         )
         self.refuse(
             ["sweep", "--operator", "toeplitz_1d", "--scalar", "bfloat16", "--out", self.folder / "x.json"],

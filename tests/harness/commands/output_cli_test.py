@@ -259,10 +259,14 @@ class Options(Output):
             ("--param", "causal=1"),
             ("--interleave",),
         ):
-            self.refuse(["sweep", "--preset", "quick", *option, "--out", self.out], "found both --preset and ", option[0])
+            self.refuse(
+                ["sweep", "--preset", "quick", *option, "--out", self.out], "found both --preset and ", option[0]
+            )
 
     def test_a_case_is_filtered_by_its_scalar_type_too(self):
-        self.refuse(["verify", "--case", "toeplitz_1d:n=4,scalar=float32", "--scalar", "float64"], "--scalar float64 selects")
+        self.refuse(
+            ["verify", "--case", "toeplitz_1d:n=4,scalar=float32", "--scalar", "float64"], "--scalar float64 selects"
+        )
 
 
 if __name__ == "__main__":
