@@ -14,6 +14,21 @@ double Times::Spent() const {
   return std::accumulate(samples.begin(), samples.end(), 0.0);
 }
 
+int Times::Processes() const {
+  return std::max(1, static_cast<int>(processes.size()));
+}
+
+void Times::Add(const Times& more) {
+  if (processes.empty()) processes = {std::ssize(samples)};
+  samples.insert(samples.end(), more.samples.begin(), more.samples.end());
+  if (more.processes.empty())
+    processes.push_back(std::ssize(more.samples));
+  else
+    processes.insert(processes.end(), more.processes.begin(),
+                     more.processes.end());
+  stopped_by = more.stopped_by;
+}
+
 Median MedianOf(const Times& times) {
   if (times.processes.size() < 2) return MedianWithInterval(times.samples);
   std::span<const double> rest = times.samples;
@@ -45,13 +60,16 @@ Json TimesJson(const Times& times) {
   return seconds;
 }
 
-Times TimesOf(const Json& seconds) {
-  Times times{seconds.at("samples").get<std::vector<double>>(),
-              seconds.value("processes", std::vector<int64_t>()),
-              seconds.at("stopped_by")};
-  if (times.processes.empty())
-    times.processes = {static_cast<int64_t>(times.samples.size())};
-  return times;
+Times TimesOf(const Json& seconds, const std::string& where) {
+  try {
+    Times times{seconds.at("samples").get<std::vector<double>>(),
+                seconds.value("processes", std::vector<int64_t>()),
+                seconds.at("stopped_by")};
+    if (!times.samples.empty()) return times;
+  } catch (const Json::exception&) {
+  }
+  throw InvalidInput(where, "an object with samples and stopped_by",
+                     seconds.dump());
 }
 
 }  // namespace subquad

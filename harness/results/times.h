@@ -18,8 +18,12 @@ struct Times {
   std::vector<int64_t> processes;
   std::string stopped_by;  // interval, samples or budget
 
+  // Returns the number of processes that took samples.
+  int Processes() const;
   // Returns the sum of the samples, about the time that measuring took.
   double Spent() const;
+  // Appends the samples of another process.
+  void Add(const Times& more);
 };
 
 // Returns the median with its interval: for one process of its samples, for
@@ -28,8 +32,9 @@ struct Times {
 // samples do not add up.
 Median MedianOf(const Times& times);
 
-// Converts to a record's `seconds` and back.
+// Converts to a record's `seconds` and back. TimesOf throws InvalidInput that
+// names `where` if there are no samples or a field is missing.
 nlohmann::ordered_json TimesJson(const Times& times);
-Times TimesOf(const nlohmann::ordered_json& seconds);
+Times TimesOf(const nlohmann::ordered_json& seconds, const std::string& where);
 
 }  // namespace subquad

@@ -11,6 +11,7 @@
 
 #include "harness/base/clock.h"
 #include "harness/base/interrupts.h"
+#include "harness/registry/registry.h"
 #include "harness/sweeps/worker.h"
 
 namespace subquad {
@@ -22,11 +23,53 @@ std::string JobName(const Implementation& implementation) {
          (implementation.backend == Backend::kCuda ? "@cuda" : "");
 }
 
+namespace {
+
+std::vector<std::string> NamesOf(const JobCase& part) {
+  std::vector<std::string> names;
+  for (const Implementation* implementation : part.implementations)
+    names.push_back(JobName(*implementation));
+  return names;
+}
+
+JobCase JobCaseOf(const Json& json) {
+  JobCase part{MakeCase(ParseCaseId(json.at("case"))),
+               {},
+               json.value("digests", std::vector<std::string>())};
+  for (const Json& name : json.at("implementations")) {
+    const auto all = ImplementationsOf(*part.test_case.op);
+    const auto place =
+        std::ranges::find_if(all, [&](const Implementation* candidate) {
+          return name == Json(JobName(*candidate));
+        });
+    if (place == all.end())
+      throw InvalidInput("implementation", "one of this operator", name.dump());
+    part.implementations.push_back(*place);
+  }
+  return part;
+}
+
+JobPlace PlaceOf(const Json& json) { return {json[0], json[1]}; }
+
+}  // namespace
+
+Json MoreSamples::ToJson() const {
+  return {{"reason", reason},
+          {"seconds", seconds ? TimesJson(*seconds) : Json(nullptr)}};
+}
+
+MoreSamples MoreSamples::FromJson(const Json& json) {
+  MoreSamples more{json.at("reason"), std::nullopt};
+  if (!json.at("seconds").is_null())
+    more.seconds = TimesOf(json["seconds"], "worker: seconds");
+  return more;
+}
+
 Json Job::ToJson() const {
   Json parts = Json::array();
   for (const JobCase& part : cases)
-    parts.push_back({{"case", part.id},
-                     {"implementations", part.implementations},
+    parts.push_back({{"case", part.test_case.Id()},
+                     {"implementations", NamesOf(part)},
                      {"digests", part.digests}});
   return {{"cases", parts},
           {"threads", threads},
@@ -47,10 +90,7 @@ Json Job::ToJson() const {
 Job Job::FromJson(const Json& json) {
   Job job;
   for (const Json& part : json.at("cases"))
-    job.cases.push_back(
-        {part.at("case"),
-         part.at("implementations").get<std::vector<std::string>>(),
-         part.value("digests", std::vector<std::string>())});
+    job.cases.push_back(JobCaseOf(part));
   job.threads = json.at("threads");
   job.resident = json.at("resident");
   job.sampling = {json.at("relative_width"), json.at("min_samples"),
@@ -113,15 +153,20 @@ WorkerOutcome CallWorker(const Job& job, double seconds) {
       Json line = Json::parse(pending.substr(0, end), nullptr, false);
       if (!line.is_object()) continue;
       if (line.contains("begin")) {
-        outcome.current = line["begin"];
-        outcome.current_case = line["case"];
+        outcome.in_turns = line["begin"].is_null();
+        outcome.current.reset();
+        if (!outcome.in_turns) outcome.current = PlaceOf(line["begin"]);
       }
       if (line.contains("failure")) outcome.failure = line["failure"];
       if (line.contains("again")) outcome.again = true;
       if (line.contains("resident_bytes"))
         outcome.resident_bytes = line["resident_bytes"];
       if (line.contains("record"))
-        outcome.records.push_back(std::move(line["record"]));
+        outcome.records.push_back(
+            {PlaceOf(line["place"]), RecordOf(line["record"], "worker")});
+      if (line.contains("more"))
+        outcome.more.push_back(
+            {PlaceOf(line["place"]), MoreSamples::FromJson(line["more"])});
     }
   }
   ::close(from_worker[0]);

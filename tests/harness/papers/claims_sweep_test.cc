@@ -447,8 +447,8 @@ TEST(Claims, TransformerXlIsTimedWithRecords) {
       const Case planned = MakeCase(request);
       Verdict verdict;
       verdict.outcome = Outcome::kPassed;
-      records.push_back(
-          MakeRecord(planned, ProblemOf(planned), *implementation, 1, verdict));
+      records.push_back(ToJson(MakeRecord(planned, ProblemOf(planned),
+                                          *implementation, 1, verdict)));
       SetTime(records.back(), 1e-10 * records.back()["flops"].get<double>());
     }
   const Finding finding = FindingOf("txl-linear", records);

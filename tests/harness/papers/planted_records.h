@@ -65,8 +65,9 @@ inline const std::vector<Json>& ByTheory() {
         for (const Implementation* implementation : planned.implementations) {
           Verdict verdict;
           verdict.outcome = Outcome::kPassed;
-          Json record = MakeRecord(planned.test_case, problem, *implementation,
-                                   planned.threads, verdict);
+          Json record =
+              ToJson(MakeRecord(planned.test_case, problem, *implementation,
+                                planned.threads, verdict));
           record["workspace_bytes"] = record["workspace_formula_bytes"];
           SetTime(record, 1e-10 * record["flops"].get<double>());
           if (known.insert(SettingsOf(record)).second)

@@ -48,15 +48,35 @@ TEST(Times, OneProcessHasTheUsualInterval) {
   const Times times{{3, 1, 2, 4, 5, 6, 7}, {}, "samples"};
   EXPECT_EQ(MedianOf(times).median, 4);
   EXPECT_FALSE(TimesJson(times).contains("processes"));
-  EXPECT_EQ(TimesOf(TimesJson(times)).processes, std::vector<int64_t>{7});
+  EXPECT_EQ(times.Processes(), 1);
 }
 
 TEST(Times, SurviveARoundTrip) {
-  const Times times = Apart(), again = TimesOf(TimesJson(times));
+  const Times times = Apart(), again = TimesOf(TimesJson(times), "seconds");
   EXPECT_EQ(again.samples, times.samples);
   EXPECT_EQ(again.processes, times.processes);
   EXPECT_EQ(again.stopped_by, times.stopped_by);
   EXPECT_NEAR(again.Spent(), 30 * 1.25, 0.1);
+}
+
+TEST(Times, OfTwoProcessesAreCounted) {
+  Times times{{3, 1, 2}, {}, "samples"};
+  times.Add({{4, 5}, {}, "budget"});
+  EXPECT_EQ(times.samples, (std::vector<double>{3, 1, 2, 4, 5}));
+  EXPECT_EQ(times.processes, (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(times.stopped_by, "budget");
+  times.Add({{6}, {}, "interval"});
+  EXPECT_EQ(times.processes, (std::vector<int64_t>{3, 2, 1}));
+  EXPECT_EQ(times.Processes(), 3);
+}
+
+TEST(Times, WithoutSamplesAreRefused) {
+  for (const char* text :
+       {"null", "{}", R"({"samples": [], "stopped_by": "budget"})",
+        R"({"samples": ["1"], "stopped_by": "budget"})", R"({"samples": [1]})"})
+    EXPECT_THROW(TimesOf(nlohmann::ordered_json::parse(text), "seconds"),
+                 InvalidInput)
+        << text;
 }
 
 TEST(Times, SampleCountsMustAddUp) {
