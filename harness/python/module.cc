@@ -55,6 +55,7 @@ nb::dict ToPython(const GivenVerdict& found) {
   dict["verdict"] = std::string(ToString(verdict.outcome));
   dict["reason"] = verdict.reason;
   dict["gates"] = verdict.gates;
+  dict["check"] = ToJson(CheckOf(verdict)).dump();
   dict["scalar"] = std::string(Info(found.scalar).name);
   dict["gate"] = found.deciding.gate;
   dict["error"] = found.deciding.error;
@@ -430,7 +431,8 @@ NB_MODULE(_subquad, module) {
                WriteFileAtomically(path, text);
              });
   module.def("environment", [](int threads) {
-    return WithoutGil([&] { return DescribeEnvironment(threads).dump(); });
+    return WithoutGil(
+        [&] { return WriteJson(DescribeEnvironment(threads)).dump(); });
   });
   module.def("now", &CurrentTime);
   nb::class_<Timed>(module, "Timed")

@@ -131,7 +131,7 @@ Json MergeFiles(const std::vector<Json>& files,
   for (const RunInfo& run : runs)
     sources.push_back({{"command", run.command},
                        {"created", run.created},
-                       {"environment", run.environment}});
+                       {"environment", WriteJson(run.environment)}});
   merged["sources"] = std::move(sources);
   return merged;
 }

@@ -3,31 +3,77 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <concepts>
-#include <set>
-#include <span>
-#include <string_view>
-#include <type_traits>
 
 #include "harness/machine/build_info.h"
 
 namespace subquad {
-namespace {
 
-// How a field without a value is written.
-enum class Empty {
-  kValue,    // it always has a value
-  kNull,     // as null
-  kOmitted,  // not at all
+template <>
+struct EnumValues<Outcome> {
+  static constexpr std::array kValues = {Outcome::kPassed, Outcome::kFailed,
+                                         Outcome::kMistrusted,
+                                         Outcome::kSkipped};
 };
 
-// The fields of each struct, in the order of the file. One list serves writing,
-// reading and the comparison with the schema; `fields` is called with a name,
-// the member and how an empty value is written.
-template <typename Fields, typename T>
-requires std::same_as<std::remove_const_t<T>, RecordedMistakes>
-void Visit(T& mistakes, Fields&& fields) {
+template <>
+struct EnumValues<Backend> {
+  static constexpr std::array kValues = {Backend::kCpu, Backend::kCuda};
+};
+
+template <>
+struct JsonValue<Scalar> {
+  static Json Write(Scalar value) { return std::string(Info(value).name); }
+  static void Read(const Json& json, const std::string& where, Scalar& value) {
+    const auto name = ReadJson<std::string>(json, where);
+    try {
+      value = ParseScalar(name);
+    } catch (const InvalidInput& problem) {
+      throw problem.In(where);
+    }
+  }
+};
+
+template <>
+struct JsonValue<ComparedRows> {
+  static Json Write(const ComparedRows& rows) {
+    return rows.all ? Json("all") : Json(rows.count);
+  }
+  static void Read(const Json& json, const std::string& where,
+                   ComparedRows& rows) {
+    rows.all = json == Json("all");
+    if (!rows.all) rows.count = ReadJson<int64_t>(json, where);
+  }
+};
+
+template <>
+struct JsonValue<Setting> {
+  static Json Write(const Setting& setting) {
+    return std::visit([](const auto& value) { return Json(value); }, setting);
+  }
+  static void Read(const Json& json, const std::string& where,
+                   Setting& setting) {
+    const auto is_integer = [](const Json& entry) {
+      return entry.is_number_integer();
+    };
+    if (json.is_boolean())
+      setting = json.get<bool>();
+    else if (json.is_number_integer())
+      setting = json.get<int64_t>();
+    else if (json.is_number())
+      setting = json.get<double>();
+    else if (json.is_string())
+      setting = json.get<std::string>();
+    else if (json.is_array() && std::ranges::all_of(json, is_integer))
+      setting = json.get<std::vector<int64_t>>();
+    else
+      setting = ReadJson<std::vector<std::string>>(json, where);
+  }
+};
+
+template <FieldsOf<RecordedMistakes> T, typename Fields>
+void VisitFields(T& mistakes, Fields&& fields) {
   fields("margin", mistakes.margin, Empty::kNull);
   fields("nearest", mistakes.nearest, Empty::kNull);
   fields("blind_to", mistakes.blind_to, Empty::kValue);
@@ -35,9 +81,8 @@ void Visit(T& mistakes, Fields&& fields) {
   fields("looks_like", mistakes.looks_like, Empty::kNull);
 }
 
-template <typename Fields, typename T>
-requires std::same_as<std::remove_const_t<T>, RecordCheck>
-void Visit(T& check, Fields&& fields) {
+template <FieldsOf<RecordCheck> T, typename Fields>
+void VisitFields(T& check, Fields&& fields) {
   fields("verdict", check.verdict, Empty::kValue);
   fields("reason", check.reason, Empty::kNull);
   fields("error", check.error, Empty::kNull);
@@ -49,9 +94,8 @@ void Visit(T& check, Fields&& fields) {
   fields.Group(check.mistakes);
 }
 
-template <typename Fields, typename T>
-requires std::same_as<std::remove_const_t<T>, RecordedInputs>
-void Visit(T& inputs, Fields&& fields) {
+template <FieldsOf<RecordedInputs> T, typename Fields>
+void VisitFields(T& inputs, Fields&& fields) {
   fields("source", inputs.source, Empty::kValue);
   fields("rows", inputs.fit.rows, Empty::kValue);
   fields("fitted", inputs.fit.fitted, Empty::kValue);
@@ -61,17 +105,8 @@ void Visit(T& inputs, Fields&& fields) {
   fields("digest", inputs.digest, Empty::kOmitted);
 }
 
-template <typename Fields, typename T>
-requires std::same_as<std::remove_const_t<T>, DeviceState>
-void Visit(T& state, Fields&& fields) {
-  fields("processor_mhz", state.processor_mhz, Empty::kValue);
-  fields("memory_mhz", state.memory_mhz, Empty::kValue);
-  fields("throttled", state.throttled, Empty::kValue);
-}
-
-template <typename Fields, typename T>
-requires std::same_as<std::remove_const_t<T>, RecordedDevice>
-void Visit(T& device, Fields&& fields) {
+template <FieldsOf<RecordedDevice> T, typename Fields>
+void VisitFields(T& device, Fields&& fields) {
   fields("clock", device.clock, Empty::kValue);
   fields("cache", device.cache, Empty::kValue);
   fields("upload_seconds", device.upload_seconds, Empty::kNull);
@@ -79,18 +114,16 @@ void Visit(T& device, Fields&& fields) {
   fields("after", device.after, Empty::kOmitted);
 }
 
-template <typename Fields, typename T>
-requires std::same_as<std::remove_const_t<T>, RecordedForms>
-void Visit(T& forms, Fields&& fields) {
+template <FieldsOf<RecordedForms> T, typename Fields>
+void VisitFields(T& forms, Fields&& fields) {
   fields("counted", forms.counted, Empty::kNull);
   fields("eager_seconds", forms.eager_seconds, Empty::kNull);
   fields("graph_seconds", forms.graph_seconds, Empty::kNull);
   fields("why_no_graph", forms.why_no_graph, Empty::kNull);
 }
 
-template <typename Fields, typename T>
-requires std::same_as<std::remove_const_t<T>, Record>
-void Visit(T& record, Fields&& fields) {
+template <FieldsOf<Record> T, typename Fields>
+void VisitFields(T& record, Fields&& fields) {
   fields("operator", record.op, Empty::kValue);
   fields("implementation", record.implementation, Empty::kValue);
   fields("backend", record.backend, Empty::kValue);
@@ -122,283 +155,7 @@ void Visit(T& record, Fields&& fields) {
   fields("timed_with", record.timed_with, Empty::kOmitted);
 }
 
-template <typename T>
-concept HasFields = std::same_as<T, Record> || std::same_as<T, RecordCheck> ||
-    std::same_as<T, RecordedInputs> || std::same_as<T, RecordedDevice> ||
-    std::same_as<T, DeviceState> || std::same_as<T, RecordedForms>;
-
-template <typename T>
-bool IsEmpty(const std::optional<T>& value) {
-  return !value;
-}
-bool IsEmpty(const auto& value) {
-  if constexpr (requires { value.empty(); })
-    return value.empty();
-  else
-    return false;
-}
-
-// ---- writing ---------------------------------------------------------------
-
-class FieldWriter {
- public:
-  template <typename T>
-  void operator()(const char* name, const T& value, Empty empty) {
-    if (empty != Empty::kValue && IsEmpty(value)) {
-      if (empty == Empty::kNull) json_[name] = nullptr;
-      return;
-    }
-    json_[name] = JsonOf(value);
-  }
-
-  // Writes the fields of a member into the enclosing object.
-  template <typename T>
-  void Group(const std::optional<T>& member) {
-    if (member) Visit(*member, *this);
-  }
-
-  Json Take() { return std::move(json_); }
-
-  static Json JsonOf(Backend value) { return std::string(ToString(value)); }
-  static Json JsonOf(Scalar value) { return std::string(Info(value).name); }
-  static Json JsonOf(Outcome value) { return std::string(ToString(value)); }
-  static Json JsonOf(const Times& value) { return TimesJson(value); }
-  static Json JsonOf(const ComparedRows& rows) {
-    return rows.all ? Json("all") : Json(rows.count);
-  }
-  static Json JsonOf(const Setting& setting) {
-    return std::visit([](const auto& value) { return Json(value); }, setting);
-  }
-  template <typename T>
-  static Json JsonOf(const std::optional<T>& value) {
-    return value ? JsonOf(*value) : Json(nullptr);
-  }
-  template <typename T>
-  static Json JsonOf(const Named<T>& values) {
-    Json json = Json::object();
-    for (const auto& [name, value] : values) json[name] = JsonOf(value);
-    return json;
-  }
-  static Json JsonOf(const HasFields auto& value) {
-    FieldWriter writer;
-    Visit(value, writer);
-    return writer.Take();
-  }
-  static Json JsonOf(const auto& value) { return Json(value); }
-
- private:
-  Json json_ = Json::object();
-};
-
-// ---- reading ---------------------------------------------------------------
-
-// Throws InvalidInput naming `where`, which is the path of the value.
-class FieldReader {
- public:
-  FieldReader(const Json& json, std::string where)
-      : json_(json), where_(std::move(where)) {
-    if (!json.is_object())
-      throw InvalidInput(where_, "an object", std::string(json.type_name()));
-  }
-
-  template <typename T>
-  void operator()(const char* name, T& value, Empty empty) {
-    known_.insert(name);
-    const auto field = json_.find(name);
-    const std::string path = where_ + ": " + name;
-    if (field == json_.end()) {
-      if (empty == Empty::kOmitted) return;
-      throw InvalidInput(path, "this field", "none");
-    }
-    if (field->is_null() && empty == Empty::kNull) return;
-    Read(*field, path, value);
-  }
-
-  // Reads the fields of a member if one of them is there.
-  template <typename T>
-  void Group(std::optional<T>& member) {
-    T value;
-    bool any = false;
-    Visit(value, [&](const char* name, const auto&, Empty) {
-      any = any || json_.contains(name);
-    });
-    if (any) Visit(member.emplace(), *this);
-  }
-
-  // Throws InvalidInput if the object has a field that no call has named.
-  void RefuseUnknown() const {
-    for (const auto& [name, value] : json_.items())
-      if (!known_.contains(name))
-        throw InvalidInput(where_ + ": " + name, "no such field", value.dump());
-  }
-
- private:
-  static InvalidInput Wrong(const std::string& path, const char* expected,
-                            const Json& json) {
-    return InvalidInput(path, expected, json.dump());
-  }
-
-  static void Read(const Json& json, const std::string& path,
-                   std::string& value) {
-    if (!json.is_string()) throw Wrong(path, "text", json);
-    value = json.get<std::string>();
-  }
-  static void Read(const Json& json, const std::string& path, bool& value) {
-    if (!json.is_boolean()) throw Wrong(path, "true or false", json);
-    value = json.get<bool>();
-  }
-  template <std::integral T>
-  requires(!std::same_as<T, bool>) static void Read(const Json& json,
-                                                    const std::string& path,
-                                                    T& value) {
-    if (!json.is_number_integer()) throw Wrong(path, "an integer", json);
-    value = json.get<T>();
-  }
-  static void Read(const Json& json, const std::string& path, double& value) {
-    if (!json.is_number()) throw Wrong(path, "a number", json);
-    value = json.get<double>();
-  }
-  static void Read(const Json& json, const std::string& path, Backend& value) {
-    for (const Backend backend : {Backend::kCpu, Backend::kCuda})
-      if (json == Json(ToString(backend))) {
-        value = backend;
-        return;
-      }
-    throw Wrong(path, "\"cpu\" or \"cuda\"", json);
-  }
-  static void Read(const Json& json, const std::string& path, Scalar& value) {
-    std::string name;
-    Read(json, path, name);
-    for (const ScalarInfo& info : kScalars)
-      if (info.name == name) {
-        value = info.scalar;
-        return;
-      }
-    throw Wrong(path, "a scalar type", json);
-  }
-  static void Read(const Json& json, const std::string& path, Outcome& value) {
-    for (const Outcome outcome : {Outcome::kPassed, Outcome::kFailed,
-                                  Outcome::kMistrusted, Outcome::kSkipped})
-      if (json == Json(ToString(outcome))) {
-        value = outcome;
-        return;
-      }
-    throw Wrong(path, "\"passed\", \"failed\", \"mistrusted\" or \"skipped\"",
-                json);
-  }
-  static void Read(const Json& json, const std::string& path, Times& value) {
-    value = TimesOf(json, path);
-  }
-  static void Read(const Json& json, const std::string& path,
-                   ComparedRows& value) {
-    value.all = json == Json("all");
-    if (!value.all) Read(json, path, value.count);
-  }
-  static void Read(const Json& json, const std::string& path, Setting& value) {
-    const auto is_integer = [](const Json& entry) {
-      return entry.is_number_integer();
-    };
-    if (json.is_boolean())
-      value = json.get<bool>();
-    else if (json.is_number_integer())
-      value = json.get<int64_t>();
-    else if (json.is_number())
-      value = json.get<double>();
-    else if (json.is_string())
-      value = json.get<std::string>();
-    else if (json.is_array() && std::ranges::all_of(json, is_integer))
-      value = json.get<std::vector<int64_t>>();
-    else
-      Read(json, path, value.emplace<std::vector<std::string>>());
-  }
-  template <typename T>
-  static void Read(const Json& json, const std::string& path,
-                   std::optional<T>& value) {
-    Read(json, path, value.emplace());
-  }
-  // Null is a value of its own: a device that does not tell its state.
-  static void Read(const Json& json, const std::string& path,
-                   std::optional<std::optional<DeviceState>>& value) {
-    value.emplace();
-    if (!json.is_null()) Read(json, path, value->emplace());
-  }
-  template <typename T>
-  static void Read(const Json& json, const std::string& path,
-                   std::vector<T>& value) {
-    if (!json.is_array()) throw Wrong(path, "a list", json);
-    for (const Json& entry : json) Read(entry, path, value.emplace_back());
-  }
-  template <typename T>
-  static void Read(const Json& json, const std::string& path, Named<T>& value) {
-    if (!json.is_object()) throw Wrong(path, "an object", json);
-    for (const auto& [name, entry] : json.items())
-      Read(entry, path + ": " + name, value.emplace_back(name, T()).second);
-  }
-  static void Read(const Json& json, const std::string& path,
-                   HasFields auto& value) {
-    FieldReader reader(json, path);
-    Visit(value, reader);
-    reader.RefuseUnknown();
-  }
-
-  const Json& json_;
-  const std::string where_;
-  std::set<std::string> known_;
-};
-
-// ---- the schema ------------------------------------------------------------
-
-class FieldLister {
- public:
-  FieldLister(std::string prefix, bool required)
-      : prefix_(std::move(prefix)), required_(required) {}
-
-  template <typename T>
-  void operator()(const char* name, const T& value, Empty empty) {
-    const std::string path = prefix_ + name;
-    fields_.push_back({path, required_ && empty != Empty::kOmitted,
-                       empty == Empty::kNull || CanBeNull(value)});
-    Inside(path, value);
-  }
-  template <typename T>
-  void Group(const std::optional<T>&) {
-    FieldLister group(prefix_, false);
-    T member;
-    Visit(member, group);
-    Append(group);
-  }
-
-  std::vector<RecordField> Take() { return std::move(fields_); }
-
- private:
-  template <typename T>
-  static bool CanBeNull(const std::optional<std::optional<T>>&) {
-    return true;
-  }
-  static bool CanBeNull(const auto&) { return false; }
-
-  template <typename T>
-  void Inside(const std::string& path, const std::optional<T>&) {
-    Inside(path, T());
-  }
-  void Inside(const std::string& path, const HasFields auto& value) {
-    FieldLister lister(path + ".", true);
-    Visit(value, lister);
-    Append(lister);
-  }
-  void Inside(const std::string&, const auto&) {}
-
-  void Append(FieldLister& other) {
-    const std::vector<RecordField> more = other.Take();
-    fields_.insert(fields_.end(), more.begin(), more.end());
-  }
-
-  std::string prefix_;
-  bool required_;
-  std::vector<RecordField> fields_;
-};
-
-// ---- making ----------------------------------------------------------------
+namespace {
 
 std::optional<double> Finite(double value) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
@@ -469,9 +226,7 @@ int64_t Record::Extent(const std::string& name) const {
   return there->second;
 }
 
-std::string Record::ParamsText() const {
-  return FieldWriter::JsonOf(params).dump();
-}
+std::string Record::ParamsText() const { return WriteJson(params).dump(); }
 
 void Record::Fail(const std::string& reason) {
   seconds.reset();
@@ -531,8 +286,8 @@ Record MakeRecord(const Case& test_case, const Problem& problem,
   return record;
 }
 
-Json ToJson(const RecordCheck& check) { return FieldWriter::JsonOf(check); }
-Json ToJson(const Record& record) { return FieldWriter::JsonOf(record); }
+Json ToJson(const RecordCheck& check) { return WriteJson(check); }
+Json ToJson(const Record& record) { return WriteJson(record); }
 
 std::vector<Json> ToJson(const std::vector<Record>& records) {
   std::vector<Json> list;
@@ -541,10 +296,7 @@ std::vector<Json> ToJson(const std::vector<Record>& records) {
 }
 
 Record RecordOf(const Json& json, const std::string& where) {
-  Record record;
-  FieldReader reader(json, where);
-  Visit(record, reader);
-  reader.RefuseUnknown();
+  const auto record = ReadJson<Record>(json, where);
   if (record.length_axes.empty())
     throw InvalidInput(where + ": length_axes", "names of sizes", "none");
   std::vector<std::string> extents = record.length_axes;
@@ -555,11 +307,6 @@ Record RecordOf(const Json& json, const std::string& where) {
   return record;
 }
 
-std::vector<RecordField> FieldsOfRecords() {
-  FieldLister lister("", true);
-  const Record record;
-  Visit(record, lister);
-  return lister.Take();
-}
+std::vector<JsonField> FieldsOfRecords() { return ListFields<Record>(); }
 
 }  // namespace subquad

@@ -6,27 +6,21 @@
 
 #include <compare>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "cuda/device.h"
+#include "harness/base/json_fields.h"
 #include "harness/cases/case.h"
 #include "harness/cases/input_source.h"
 #include "harness/judging/verdict.h"
+#include "harness/machine/environment.h"
 #include "harness/results/times.h"
 #include "reference/contract/implementation.h"
 
 namespace subquad {
-
-using Json = nlohmann::ordered_json;
-
-// Named values in the order of the file.
-template <typename Value>
-using Named = std::vector<std::pair<std::string, Value>>;
 
 // The value of an operator's parameter that a user would set.
 using Setting = std::variant<bool, int64_t, double, std::string,
@@ -156,14 +150,7 @@ std::vector<Json> ToJson(const std::vector<Record>& records);
 // field is missing, unknown or of a wrong type.
 Record RecordOf(const Json& json, const std::string& where);
 
-// A field of a record's JSON, for the comparison with the schema.
-struct RecordField {
-  std::string path;      // "check.reason"
-  bool required = true;  // whether it is always present
-  bool nullable = false;
-
-  auto operator<=>(const RecordField&) const = default;
-};
-std::vector<RecordField> FieldsOfRecords();
+// Returns the fields of a record's JSON, for the comparison with the schema.
+std::vector<JsonField> FieldsOfRecords();
 
 }  // namespace subquad

@@ -33,26 +33,21 @@ std::runtime_error SystemError(const std::string& what, const fs::path& path) {
 
 }  // namespace
 
-Json RunInfo::ToJson() const {
-  return {{"command", command},
-          {"created", created},
-          {"seed", seed},
-          {"environment", environment}};
+template <FieldsOf<RunInfo> T, typename Fields>
+void VisitFields(T& run, Fields&& fields) {
+  fields("command", run.command, Empty::kValue);
+  fields("created", run.created, Empty::kValue);
+  fields("seed", run.seed, Empty::kValue);
+  fields("environment", run.environment, Empty::kValue);
 }
 
+Json RunInfo::ToJson() const { return WriteJson(*this); }
+
 RunInfo RunInfo::Of(const Json& file, const std::string& name) {
-  const auto field = [&](const char* key, bool (Json::*is)() const noexcept,
-                         const char* expected) -> const Json& {
-    const auto value = file.find(key);
-    if (value == file.end() || !((*value).*is)())
-      throw InvalidInput(name + ": " + key, expected,
-                         value == file.end() ? "none" : value->dump());
-    return *value;
-  };
-  return {field("command", &Json::is_string, "text"),
-          field("created", &Json::is_string, "text"),
-          field("seed", &Json::is_number_unsigned, "an integer of at least 0"),
-          field("environment", &Json::is_object, "an object")};
+  RunInfo run;
+  FieldReader fields(file, name);  // the file has other fields too
+  VisitFields(run, fields);
+  return run;
 }
 
 namespace {

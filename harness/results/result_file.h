@@ -14,7 +14,7 @@ struct RunInfo {
   std::string command;  // the command line
   std::string created;  // when the run started: ISO 8601
   uint64_t seed = 1;
-  Json environment;  // DescribeEnvironment
+  Environment environment;
 
   Json ToJson() const;
   // Reads these fields of a result file or of the first line of a journal.

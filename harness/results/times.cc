@@ -8,8 +8,6 @@
 
 namespace subquad {
 
-using Json = nlohmann::ordered_json;
-
 double Times::Spent() const {
   return std::accumulate(samples.begin(), samples.end(), 0.0);
 }
@@ -47,7 +45,7 @@ Median MedianOf(const Times& times) {
   return MedianWithInterval(medians);
 }
 
-Json TimesJson(const Times& times) {
+Json JsonValue<Times>::Write(const Times& times) {
   const Median median = MedianOf(times);
   Json seconds = {{"median", median.median},
                   {"low", median.interval.low},
@@ -60,16 +58,18 @@ Json TimesJson(const Times& times) {
   return seconds;
 }
 
-Times TimesOf(const Json& seconds, const std::string& where) {
-  try {
-    Times times{seconds.at("samples").get<std::vector<double>>(),
-                seconds.value("processes", std::vector<int64_t>()),
-                seconds.at("stopped_by")};
-    if (!times.samples.empty()) return times;
-  } catch (const Json::exception&) {
-  }
-  throw InvalidInput(where, "an object with samples and stopped_by",
-                     seconds.dump());
+void JsonValue<Times>::Read(const Json& json, const std::string& where,
+                            Times& times) {
+  double derived = 0;  // from the samples
+  FieldReader fields(json, where);
+  for (const char* name : {"median", "low", "high", "min", "max"})
+    fields(name, derived, Empty::kNull);
+  fields("samples", times.samples, Empty::kValue);
+  fields("processes", times.processes, Empty::kOmitted);
+  fields("stopped_by", times.stopped_by, Empty::kValue);
+  fields.RefuseUnknown();
+  if (times.samples.empty())
+    throw InvalidInput(where + ": samples", "at least one", "none");
 }
 
 }  // namespace subquad

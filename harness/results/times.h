@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "harness/base/json_fields.h"
 #include "harness/base/statistics.h"
 
 namespace subquad {
@@ -32,9 +32,13 @@ struct Times {
 // samples do not add up.
 Median MedianOf(const Times& times);
 
-// Converts to a record's `seconds` and back. TimesOf throws InvalidInput that
-// names `where` if there are no samples or a field is missing.
-nlohmann::ordered_json TimesJson(const Times& times);
-Times TimesOf(const nlohmann::ordered_json& seconds, const std::string& where);
+// A record's `seconds`: the samples, and the median and its interval that
+// follow from them.
+template <>
+struct JsonValue<Times> {
+  static Json Write(const Times& times);
+  // Throws InvalidInput that names `where` if there are no samples.
+  static void Read(const Json& json, const std::string& where, Times& times);
+};
 
 }  // namespace subquad

@@ -67,7 +67,7 @@ class Sweep {
     const RunInfo run{options_.command, CurrentTime(), options_.seed,
                       DescribeEnvironment(LargestThreads(plan))};
     CollectDone(journal_path, run.environment, plan);
-    ReadFloors(run.environment);
+    SetFloors(run.environment.measured);
     CatchInterrupts();
     Journal journal(journal_path, run);
     Measure(plan, journal);
@@ -160,7 +160,7 @@ class Sweep {
   // Collects the records of an earlier run from its file and its journal.
   // Records of another build are measured again; records of another machine are
   // an error.
-  void CollectDone(const fs::path& journal, const Json& environment,
+  void CollectDone(const fs::path& journal, const Environment& environment,
                    const std::vector<PlannedCase>& plan) {
     const bool left_over = fs::exists(journal);
     if (!options_.resume) {
@@ -187,7 +187,7 @@ class Sweep {
   }
 
   void Collect(const fs::path& path, const Json& run,
-               const std::vector<Json>& records, const Json& environment,
+               const std::vector<Json>& records, const Environment& environment,
                const std::vector<PlannedCase>& plan) {
     if (run.contains("environment"))
       RefuseOtherMachine(path, run.at("environment"), environment);
@@ -205,14 +205,16 @@ class Sweep {
     if (has_others) files_of_others_.push_back(path);
   }
 
+  // Throws InvalidInput if a file of an earlier run is of another machine.
   static void RefuseOtherMachine(const fs::path& path, const Json& other,
-                                 const Json& environment) {
-    for (const char* field : {"cpu", "target"}) {
+                                 const Environment& environment) {
+    for (const auto& [field, value] :
+         {std::pair("cpu", environment.cpu),
+          std::pair("target", environment.target)}) {
       // Older files have no target; they come from another build anyway.
-      if (!other.contains(field) || other[field] == environment.at(field))
-        continue;
+      if (!other.contains(field) || other[field] == Json(value)) continue;
       throw InvalidInput(path.string() + ": --resume: " + field,
-                         environment.at(field).dump() +
+                         Json(value).dump() +
                              " of this run (remove the file, or choose "
                              "another --out)",
                          other[field].dump());
@@ -280,14 +282,10 @@ class Sweep {
     return record.seconds ? record.seconds->samples.size() : 0;
   }
 
-  void ReadFloors(const Json& environment) {
-    const Json& measured = environment.at("measured");
-    floors_.flops_per_second_float32 =
-        measured.at("fma_flops_per_second").at("float32");
-    floors_.flops_per_second_float64 =
-        measured.at("fma_flops_per_second").at("float64");
-    floors_.cached_bytes_per_second =
-        measured.at("cached_copy_bytes_per_second");
+  void SetFloors(const MeasuredRates& measured) {
+    floors_.flops_per_second_float32 = measured.fma_flops_per_second.float32;
+    floors_.flops_per_second_float64 = measured.fma_flops_per_second.float64;
+    floors_.cached_bytes_per_second = measured.cached_copy_bytes_per_second;
   }
 
   // The unfinished part of one case.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <new>
 
@@ -24,6 +25,8 @@
 namespace subquad {
 namespace {
 
+namespace fs = std::filesystem;
+
 void Say(const Json& line) {
   const std::string text = line.dump() + "\n";
   size_t done = 0;
@@ -35,14 +38,12 @@ void Say(const Json& line) {
   }
 }
 
-Json PlaceJson(JobPlace place) { return {place.part, place.index}; }
-
 void SayRecord(JobPlace place, const Record& record) {
-  Say({{"record", ToJson(record)}, {"place", PlaceJson(place)}});
+  Say({{"record", ToJson(record)}, {"place", place.ToJson()}});
 }
 
 void SayMore(JobPlace place, const MoreSamples& more) {
-  Say({{"more", more.ToJson()}, {"place", PlaceJson(place)}});
+  Say({{"more", more.ToJson()}, {"place", place.ToJson()}});
 }
 
 std::string Gibibytes(double bytes) {
@@ -174,7 +175,7 @@ class CaseRun {
     const bool is_float32 = problem_.scalar != Scalar::kFloat64;
     const std::vector<Tensor>& inputs = trial_->inputs().tensors;
     for (const Tensor& tensor : inputs)
-      WriteNpy(job_.folder / (tensor.name + ".npy"), tensor.shape,
+      WriteNpy(fs::path(job_.folder) / (tensor.name + ".npy"), tensor.shape,
                tensor.values, is_float32);
     trial_->Poison();
     entries_.front().prepared->Run();
@@ -184,8 +185,9 @@ class CaseRun {
       for (int64_t i = 0; i < output.count; ++i)
         values[static_cast<size_t>(i)] =
             ElementAt(problem_.scalar, output.data, i);
-      WriteNpy(job_.folder / ("out_" + problem_.outputs[o].name + ".npy"),
-               problem_.OutputShape(o), values, is_float32);
+      WriteNpy(
+          fs::path(job_.folder) / ("out_" + problem_.outputs[o].name + ".npy"),
+          problem_.OutputShape(o), values, is_float32);
     }
   }
 
@@ -292,7 +294,7 @@ class CaseRun {
   void RunAgain(size_t index) {
     const Implementation& implementation = *part_.implementations[index];
     Entry entry{this, {index_, index}, &implementation, nullptr, {}, 0};
-    Say({{"begin", PlaceJson(entry.place)}});
+    Say({{"begin", entry.place.ToJson()}});
     Verdict verdict;
     try {
       entry.prepared = Prepare(implementation);
@@ -313,7 +315,7 @@ class CaseRun {
   void CheckOne(size_t index) {
     const Implementation& implementation = *part_.implementations[index];
     const JobPlace place{index_, index};
-    Say({{"begin", PlaceJson(place)}});
+    Say({{"begin", place.ToJson()}});
     std::string reason = WhyNot(implementation, problem_);
     if (reason.empty()) reason = WorkspaceDoesNotFit(implementation);
     if (!reason.empty()) return SayVerdict(index, Verdict::Skipped(reason));
@@ -458,7 +460,7 @@ void Measure(const std::vector<Entry*>& entries, const SamplingRule& rule) {
   if (entries.empty()) return;
   const std::vector<Contestant> contestants = ContestantsOf(entries);
   Say({{"begin", contestants.size() > 1 ? Json(nullptr)
-                                        : PlaceJson(entries.front()->place)}});
+                                        : entries.front()->place.ToJson()}});
   const std::vector<Sampled> results = SampleInTurns(contestants, rule);
   for (size_t i = 0; i < entries.size(); ++i)
     SayMeasured(*entries[i], results[i], entries);

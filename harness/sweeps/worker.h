@@ -4,8 +4,6 @@
 // worker answers with lines of JSON.
 #pragma once
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +35,7 @@ struct JobPlace {
   size_t part = 0, index = 0;
 
   bool operator==(const JobPlace&) const = default;
+  Json ToJson() const;
 };
 
 struct Job {
@@ -48,16 +47,16 @@ struct Job {
   bool resident = false;  // measure only the peak resident set, of one program
   // If not empty, samples are taken one by one on request, and the tensors are
   // written to this folder, so that other programs can be timed alternately.
-  std::filesystem::path folder;
+  std::string folder;
 
-  nlohmann::ordered_json ToJson() const;
-  static Job FromJson(const nlohmann::ordered_json& json);
+  Json ToJson() const;
+  static Job FromJson(const Json& json);
 };
 
 std::string JobName(const Implementation& implementation);
 
 // Runs the worker: reads a job, one line of standard input, runs it and writes
-// lines. PLACE is [part, index] of a JobPlace.
+// lines. PLACE is a JobPlace, {"part": 0, "index": 1}.
 //   {"begin": PLACE}                    runs this implementation from now on
 //   {"begin": null}                     times all of them alternately
 //   {"record": {..}, "place": PLACE}    the result of one implementation
@@ -73,8 +72,7 @@ struct MoreSamples {
   std::string reason;  // why there are none; empty if there are
   std::optional<Times> seconds;
 
-  nlohmann::ordered_json ToJson() const;
-  static MoreSamples FromJson(const nlohmann::ordered_json& json);
+  Json ToJson() const;
 };
 
 // The result of a worker, as the sweep sees it.

@@ -136,7 +136,7 @@ bool IsNullable(const Json& schema, const Json& node) {
 // Collects the fields of an object of the schema and of the objects in it.
 // `path` is in front of their names.
 void Collect(const Json& schema, const Json& node, const std::string& path,
-             std::vector<RecordField>& fields) {
+             std::vector<JsonField>& fields) {
   const Json object = Resolved(schema, node);
   if (!object.contains("properties") ||
       object.value("additionalProperties", Json(true)) != Json(false))
@@ -152,11 +152,11 @@ void Collect(const Json& schema, const Json& node, const std::string& path,
 TEST(Records, HaveTheFieldsOfTheSchema) {
   const Json schema = ReadJson(fs::path(kSourceFolder) / "reports" / "files" /
                                "results.schema.json");
-  std::vector<RecordField> expected;
+  std::vector<JsonField> expected;
   Collect(schema, schema.at("$defs").at("record"), "", expected);
-  std::map<std::string, RecordField> by_path;
-  for (const RecordField& field : expected) by_path[field.path] = field;
-  for (const RecordField& field : FieldsOfRecords()) {
+  std::map<std::string, JsonField> by_path;
+  for (const JsonField& field : expected) by_path[field.path] = field;
+  for (const JsonField& field : FieldsOfRecords()) {
     ASSERT_TRUE(by_path.contains(field.path)) << field.path;
     EXPECT_EQ(field.required, by_path[field.path].required) << field.path;
     EXPECT_EQ(field.nullable, by_path[field.path].nullable) << field.path;

@@ -47,12 +47,13 @@ TEST(Times, FewProcessesHaveARangeAndNoInterval) {
 TEST(Times, OneProcessHasTheUsualInterval) {
   const Times times{{3, 1, 2, 4, 5, 6, 7}, {}, "samples"};
   EXPECT_EQ(MedianOf(times).median, 4);
-  EXPECT_FALSE(TimesJson(times).contains("processes"));
+  EXPECT_FALSE(WriteJson(times).contains("processes"));
   EXPECT_EQ(times.Processes(), 1);
 }
 
 TEST(Times, SurviveARoundTrip) {
-  const Times times = Apart(), again = TimesOf(TimesJson(times), "seconds");
+  const Times times = Apart(),
+              again = ReadJson<Times>(WriteJson(times), "seconds");
   EXPECT_EQ(again.samples, times.samples);
   EXPECT_EQ(again.processes, times.processes);
   EXPECT_EQ(again.stopped_by, times.stopped_by);
@@ -71,12 +72,18 @@ TEST(Times, OfTwoProcessesAreCounted) {
 }
 
 TEST(Times, WithoutSamplesAreRefused) {
-  for (const char* text :
-       {"null", "{}", R"({"samples": [], "stopped_by": "budget"})",
-        R"({"samples": ["1"], "stopped_by": "budget"})", R"({"samples": [1]})"})
-    EXPECT_THROW(TimesOf(nlohmann::ordered_json::parse(text), "seconds"),
-                 InvalidInput)
+  const Json right = WriteJson(Apart());
+  for (const char* name : {"samples", "stopped_by", "median"}) {
+    Json wrong = right;
+    wrong.erase(name);
+    EXPECT_THROW(ReadJson<Times>(wrong, "seconds"), InvalidInput) << name;
+  }
+  for (const char* text : {"null", "{}", "[1, 2]"})
+    EXPECT_THROW(ReadJson<Times>(Json::parse(text), "seconds"), InvalidInput)
         << text;
+  Json empty = right;
+  empty["samples"] = Json::array();
+  EXPECT_THROW(ReadJson<Times>(empty, "seconds"), InvalidInput);
 }
 
 TEST(Times, SampleCountsMustAddUp) {
