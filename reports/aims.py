@@ -56,7 +56,7 @@ class Measured:
 
     def __init__(self, files, program="build/subquad"):
         self.program = program
-        # A file with ratios comes first: its times were taken in turns with the peers'.
+        # A file with ratios comes first: its times were taken alternately with the peers'.
         files = sorted(files, key=lambda file: "ratios" not in file[1])
         machines = self._machines(files, "cpu")
         self.machine = ", ".join([*machines, *self._machines(files, "cuda")])
@@ -358,7 +358,7 @@ def aims_table(aims, measured):
             blocks.append((title, block))
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
     columns = ["aim", "wanted", "measured", "verdict", "by", "worst at", "what was tried, what is next"]
-    note = ("Ratios are medians over rounds in which both were timed in turns, with intervals; shares are of the peak or "
+    note = ("Ratios are medians over rounds in which both were timed alternately, with intervals; shares are of the peak or "
             "bandwidth that the program measured on this machine. The worst case decides.")  # fmt: skip
     header = ["aim", "kind", "backend", "threads", "wanted", "value", "low", "high", "verdict", "by", "at", "tried"]
     return tables.Table([], columns, blocks, note, header, rows, [])
@@ -409,7 +409,7 @@ def peers_table(measured):
                 remarks[entry["peer"]] = entry["remark"]
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
     words = ["Fraction of roofline: shortest time that this machine's measured peaks allow for the implementation's own counts / "
-             "time taken. Ratio: time of the peer / time of ours, median over rounds in which both were timed in turns, with "
+             "time taken. Ratio: time of the peer / time of ours, median over rounds in which both were timed alternately, with "
              "interval. Peers in Python ran on a warm heap"]  # fmt: skip
     if any(forms.values()):
         words.append(

@@ -87,7 +87,7 @@ def _ends(row):
 
 
 RATIO = "time of the other program / time of ours"
-TURNS = "one thread; the median over rounds in which both were timed in turns, with its interval. The table has every case and every program."
+TURNS = "one thread; the median over rounds in which both were timed alternately, with its interval. The table has every case and every program."
 
 
 def draw_peers(rows):

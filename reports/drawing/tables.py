@@ -360,7 +360,7 @@ def input_ratios(contents, asked):
                        if key not in ("operator", "implementation", "backend") and value not in (False, ""))  # fmt: skip
     percent = round(100 * (ratio_panels.NEAR - 1))
     note = (f"{common}. Ratio: time with the input / time with normal numbers of the same shape. "
-            f"Timed in turns unless stated otherwise. Simultaneous 95 % intervals, within one process; the placement of buffers "
+            f"Timed alternately unless stated otherwise. Simultaneous 95 % intervals, within one process; the placement of buffers "
             "in memory can matter too, so treat a difference as real only if a second run repeats it. The same: within "
             f"{percent} %.")  # fmt: skip
     inputs = sorted({entry["input"] for entry in entries})
