@@ -408,7 +408,7 @@ NB_MODULE(_subquad, module) {
     return ids;
   });
   module.def("listing", [](const std::string& op) {
-    return ListOperator(FindOperator(op)).dump();
+    return WriteJson(ListOperator(FindOperator(op))).dump();
   });
   module.def("check", &Check);
   module.def("judge", &JudgeOutput);
