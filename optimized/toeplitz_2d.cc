@@ -20,6 +20,7 @@
 #include "optimized/implementations.h"
 #include "optimized/toeplitz/fft_circulant.h"
 #include "optimized/toeplitz/fft_columns.h"
+#include "optimized/toeplitz/fft_product.h"
 #include "optimized/toeplitz/gradient_sums.h"
 #include "optimized/toeplitz/image_sequence.h"
 #include "optimized/toeplitz/materialized.h"
@@ -119,129 +120,31 @@ class Dense : public Prepared {
   std::optional<SharedGradient<T>> grad_values_;
 };
 
-// Padded images in flight per thread: each is as large as four images, so only
-// a few.
-constexpr int64_t kImageGroup = 4;
+// The pixels of an image, in rows that are padded by the transform.
+struct Image : Sizes {
+  // Padded images are as large as four images, so only a few are in flight.
+  static constexpr int64_t kColumns = 4;
+
+  explicit Image(const Problem& problem) : Sizes(problem) {}
+
+  std::vector<int64_t> Lengths() const { return lengths(); }
+  int64_t Inputs(int64_t) const { return pixels(); }
+  int64_t AllInputs() const { return pixels(); }
+  int64_t Outputs() const { return pixels(); }
+  int64_t LineLength(int64_t) const { return width; }
+
+  template <typename T>
+  void Embed(const T* weights, int64_t row_stride, T* spectrum) const {
+    EmbedImageOffsets(weights, height, width, row_stride, spectrum);
+  }
+  template <typename T>
+  void Take(const T* sums, int64_t row_stride, T* of_weights) const {
+    TakeImageOffsets(sums, height, width, row_stride, of_weights);
+  }
+};
 
 template <typename T>
-class Fft2 : public Prepared {
- public:
-  Fft2(const Problem& problem, const Arrays& arrays, Layout& layout)
-      : sizes_(problem),
-        backward_(problem.backward),
-        arrays_(arrays),
-        pool_(layout),
-        lengths_(sizes_.lengths()),
-        fft_(layout, lengths_),
-        group_(std::min(kImageGroup, sizes_.e)),
-        spectra_(layout, sizes_.vectors.count() * fft_.column_size(), OnLine{}),
-        columns_(layout, (backward_ ? 2 : 1) * group_ * fft_.column_size(),
-                 OnLine{}),
-        sums_(layout, fft_.column_size(), backward_) {
-    if (backward_)
-      grad_values_.emplace(layout, arrays, "grad_values", sizes_.heads);
-  }
-
-  void Run() override {
-    const auto weights = arrays_.In<T>("weights");
-    pool_.For(sizes_.vectors.count(), [&](int64_t vector, int) {
-      TransformWeights(weights.Slice(vector), Spectrum(vector));
-    });
-    backward_ ? RunBackward() : RunForward();
-  }
-
-  double Flops() const override {
-    const int64_t columns = sizes_.heads * sizes_.e * (backward_ ? 3 : 2);
-    return static_cast<double>(columns + sizes_.vectors.count()) *
-           fft_.TransformFlops();
-  }
-
- private:
-  T* Spectrum(int64_t vector) const {
-    return spectra_.data() + vector * fft_.column_size();
-  }
-  int64_t GroupsPerHead() const { return (sizes_.e + group_ - 1) / group_; }
-
-  void TransformWeights(const T* weights, T* spectrum) const {
-    std::fill_n(spectrum, fft_.column_size(), T{0});
-    EmbedImageOffsets(weights, sizes_.height, sizes_.width, fft_.row_stride(),
-                      spectrum);
-    fft_.Forward(spectrum);
-  }
-
-  void Gather(const T* rows, int64_t count, T* columns) const {
-    GatherColumns(rows, sizes_.pixels(), sizes_.e, count, sizes_.width,
-                  fft_.row_stride(), fft_.column_size(), columns);
-    for (int64_t c = 0; c < count; ++c)
-      fft_.Forward(columns + c * fft_.column_size());
-  }
-
-  // Convolves the transformed columns and writes them to rows.
-  void Finish(const T* spectrum, bool transposed, int64_t count, T* columns,
-              T* rows) const {
-    for (int64_t c = 0; c < count; ++c) {
-      T* own_column = columns + c * fft_.column_size();
-      fft_.Multiply(spectrum, transposed, own_column);
-      fft_.Backward(own_column);
-    }
-    ScatterColumns(columns, sizes_.pixels(), sizes_.e, count, sizes_.width,
-                   fft_.row_stride(), fft_.column_size(), rows);
-  }
-
-  void RunForward() {
-    const auto values = arrays_.In<T>("values");
-    const auto out = arrays_.Out<T>("out");
-    pool_.For(sizes_.heads * GroupsPerHead(), [&](int64_t task, int worker) {
-      const int64_t h = task / GroupsPerHead();
-      const int64_t first = task % GroupsPerHead() * group_;
-      const int64_t count = std::min(group_, sizes_.e - first);
-      Gather(values.Head(h) + first, count, columns_[worker]);
-      Finish(Spectrum(sizes_.vectors.Of(h)), false, count, columns_[worker],
-             out.Head(h) + first);
-    });
-  }
-
-  void RunBackward() {
-    const auto values = arrays_.In<T>("values");
-    const auto grad = arrays_.In<T>("grad");
-    const auto grad_weights = arrays_.Out<T>("grad_weights");
-    const int64_t size = fft_.column_size();
-    for (int64_t vector = 0; vector < sizes_.vectors.count(); ++vector) {
-      const std::vector<int64_t> heads = sizes_.vectors.Readers(vector);
-      const auto add = [&](int64_t task, T* sum, int worker) {
-        const int64_t h = heads[task / GroupsPerHead()];
-        const int64_t first = task % GroupsPerHead() * group_;
-        const int64_t count = std::min(group_, sizes_.e - first);
-        T* g = columns_[worker];
-        T* v = g + group_ * size;
-        Gather(grad.Head(h) + first, count, g);
-        Gather(values.Head(h) + first, count, v);
-        for (int64_t c = 0; c < count; ++c)
-          fft_.AddProduct(g + c * size, v + c * size, sum);
-        Finish(Spectrum(sizes_.vectors.Of(h)), true, count, g,
-               grad_values_->Head(h) + first);
-      };
-      const auto tasks = static_cast<int64_t>(heads.size()) * GroupsPerHead();
-      T* sum = sums_.Run(pool_, tasks, add);
-      fft_.Backward(sum);
-      TakeImageOffsets(sum, sizes_.height, sizes_.width, fft_.row_stride(),
-                       grad_weights.Slice(vector));
-    }
-    grad_values_->AddUp(pool_);
-  }
-
-  const Sizes sizes_;
-  const bool backward_;
-  const Arrays arrays_;
-  ThreadPool pool_;
-  const std::vector<int64_t> lengths_;
-  const CirculantFft<T> fft_;
-  const int64_t group_;
-  Buffer<T> spectra_;
-  PerThread<T> columns_;
-  GradientSums<T> sums_;
-  std::optional<SharedGradient<T>> grad_values_;
-};
+using Fft2 = FftProduct<T, Image>;
 
 template <typename T>
 class FftSequence : public Prepared {

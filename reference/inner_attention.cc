@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/kernelized/feature_map_spec.h"
 #include "reference/linear_attention.h"
 #include "reference/softmax_attention.h"
 
@@ -13,8 +14,6 @@ bool IsSoftmax(const Problem& problem) {
 }
 
 Problem AttentionOf(const Problem& problem) {
-  static const SoftmaxAttention kSoftmax;
-  static const LinearAttention kLinear;
   Params params = problem.params;
   for (const char* name : {"attention", "height", "width"}) params.Erase(name);
   const int64_t n_q = QueriesOf(problem), n_k = KeysOf(problem);
@@ -26,11 +25,9 @@ Problem AttentionOf(const Problem& problem) {
     // An image's bias extents are products, a sequence's are not.
     if (name == "bias") shapes.back().shape.back() = n_q + n_k - 1;
   }
-  if (IsSoftmax(problem))
-    return ResolveProblem(kSoftmax, params, problem.scalar, shapes,
-                          problem.leading);
-  return ResolveProblem(kLinear, params, problem.scalar, shapes,
-                        problem.leading);
+  return ResolveProblem(
+      IsSoftmax(problem) ? SoftmaxAttention() : LinearAttention(), params,
+      problem.scalar, shapes, problem.leading);
 }
 
 bool IsSine(const Problem& problem) {
@@ -38,8 +35,6 @@ bool IsSine(const Problem& problem) {
 }
 
 Problem AttentionOnNoise(const Problem& problem, double scale) {
-  static const SoftmaxAttention kSoftmax;
-  static const LinearAttention kLinear;
   const bool softmax = IsSoftmax(problem);
   Params params = problem.params;
   for (const char* name : {"attention", "kind"}) params.Erase(name);
@@ -56,9 +51,8 @@ Problem AttentionOnNoise(const Problem& problem, double scale) {
     shapes.back().shape.push_back(rows);
     shapes.back().shape.push_back(problem.Dim("draws"));
   }
-  return ResolveProblem(
-      softmax ? static_cast<const Operator&>(kSoftmax) : kLinear, params,
-      problem.scalar, shapes, problem.leading);
+  return ResolveProblem(softmax ? SoftmaxAttention() : LinearAttention(),
+                        params, problem.scalar, shapes, problem.leading);
 }
 
 }  // namespace subquad

@@ -1,6 +1,4 @@
 // Properties of attention through landmarks, each with a control that can fail.
-#include "reference/nystrom_attention.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "harness/judging/operator_run.h"
+#include "reference/softmax/nystrom_inverse.h"
 #include "tests/any_threads.h"
 
 namespace subquad {

@@ -1,8 +1,6 @@
 // Properties of the position schemes: tokens are a set without them and a
 // sequence with them (Transformers II eq. 2), and each scheme equals another in
 // a special case.
-#include "reference/position_attention.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <random>
 
 #include "harness/judging/operator_run.h"
+#include "reference/softmax/position_scheme.h"
 #include "tests/has_programs.h"
 
 namespace subquad {

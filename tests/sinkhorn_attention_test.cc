@@ -1,7 +1,5 @@
 // Properties of attention to blocks in a learned order, each with a control
 // that can fail.
-#include "reference/sinkhorn_attention.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "harness/judging/operator_run.h"
+#include "reference/softmax/sinkhorn_matrix.h"
 #include "tests/any_threads.h"
 
 namespace subquad {

@@ -1,7 +1,7 @@
 // Properties of sparse attention: the patterns drawn by hand, the fast lists of
 // keys compared with the rule pair by pair, and identities with dense
 // attention.
-#include "reference/sparse_attention.h"
+#include "reference/contract/sparse_attention.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <set>
 
 #include "harness/judging/operator_run.h"
-#include "reference/contract/sparse_attention.h"
+#include "reference/softmax/sparse_pattern.h"
 #include "tests/has_programs.h"
 
 namespace subquad {

@@ -109,7 +109,7 @@ Json JsonOf(const CheckLine& line) {
   Json json = {{"implementation", line.implementation},
                {"backend", line.backend},
                {"scalar", std::string(Info(line.scalar).name)},
-               {"check", CheckJson(line.verdict)}};
+               {"check", ToJson(CheckOf(line.verdict))}};
   if (line.verdict.comparison.judged() > 0)
     json["deciding"] = {{"gate", line.deciding.gate},
                         {"error", line.deciding.error},

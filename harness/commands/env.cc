@@ -12,10 +12,9 @@ void AddEnvCommand(CLI::App& program, int&) {
       "env", "print the build and the machine as result files record them");
   AddTargetOption(*command);
   command->callback([] {
-    fmt::print("{}\n",
-               DescribeEnvironment(
-                   static_cast<int>(std::thread::hardware_concurrency()))
-                   .dump(2));
+    fmt::print("{}\n", WriteJson(DescribeEnvironment(static_cast<int>(
+                                     std::thread::hardware_concurrency())))
+                           .dump(2));
   });
 }
 

@@ -27,8 +27,11 @@ int Merge(const std::vector<std::string>& paths, const std::string& out,
 
 int Compare(const std::string& old_path, const std::string& new_path,
             double threshold, bool all) {
-  const FileComparison result = CompareFiles(
-      ReadResultFile(old_path), ReadResultFile(new_path), threshold);
+  const auto records_of = [](const std::string& path) {
+    return RecordsOf(ReadResultFile(path), path);
+  };
+  const FileComparison result =
+      CompareFiles(records_of(old_path), records_of(new_path), threshold);
   if (result.points.empty())
     throw InvalidInput(
         new_path, "at least one case that " + old_path + " has measured too",
@@ -39,7 +42,7 @@ int Compare(const std::string& old_path, const std::string& new_path,
     if (!all && point.change == Change::kSame) continue;
     fmt::print("{:<10} {:.3f} [{:.3f}, {:.3f}]  {}{}\n", ToString(point.change),
                point.ratio.ratio, point.ratio.interval.low,
-               point.ratio.interval.high, point.key,
+               point.ratio.interval.high, point.key.Text(),
                point.note.empty() ? "" : "  " + point.note);
   }
   fmt::print(

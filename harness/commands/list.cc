@@ -1,7 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "harness/commands/commands.h"
 #include "harness/registry/operator_listing.h"
@@ -9,167 +9,150 @@
 namespace subquad {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string Text(const Json& json) {
-  return json.is_string() ? json.get<std::string>() : json.dump();
+bool HasBackward(const OperatorListing& listing) {
+  return std::ranges::any_of(listing.implementations,
+                             &ListedImplementation::backward);
 }
 
-std::string Joined(const Json& list, const std::string& separator) {
-  std::string text;
-  for (const Json& entry : list)
-    text += (text.empty() ? "" : separator) + Text(entry);
-  return text;
-}
-
-bool HasBackward(const Json& entry) {
-  return std::ranges::any_of(entry.at("implementations"), [](const Json& item) {
-    return item.at("backward").get<bool>();
-  });
-}
-
-void PrintImplementations(const Json& entry) {
-  for (const Json& item : entry.at("implementations"))
+void PrintImplementations(const OperatorListing& listing) {
+  for (const ListedImplementation& item : listing.implementations)
     fmt::print("    {:<14} {:<5} {:<17} time {:<28} memory {:<24} {}{}\n",
-               Text(item.at("implementation")), Text(item.at("backend")),
-               Joined(item.at("scalars"), " "), Text(item.at("time")),
-               Text(item.at("memory")), Text(item.at("what")),
-               !HasBackward(entry)               ? ""
-               : item.at("backward").get<bool>() ? "; forward and backward"
-                                                 : "; forward only");
+               item.id, ToString(item.backend),
+               fmt::format("{}", fmt::join(item.scalars, " ")), item.time,
+               item.memory, item.what,
+               !HasBackward(listing) ? ""
+               : item.backward       ? "; forward and backward"
+                                     : "; forward only");
 }
 
-void PrintSummary(const Json& entry) {
-  fmt::print("{}   {}\n    {}\n", Text(entry.at("operator")),
-             Text(entry.at("formula")), Text(entry.at("source")));
-  PrintImplementations(entry);
+void PrintSummary(const OperatorListing& listing) {
+  fmt::print("{}   {}\n    {}\n", listing.id, listing.formula, listing.source);
+  PrintImplementations(listing);
   fmt::print("\n");
 }
 
 // Returns text such as ", if feature_map is prf or trf and height is given".
-std::string Condition(const Json& entry) {
+std::string Text(const Conditions& when) {
   std::string text;
-  for (const auto& [name, choices] : entry.at("when").items())
-    text += (text.empty() ? ", if " : " and ") + name + " is " +
-            Joined(choices, " or ");
+  for (const auto& [name, choices] : when)
+    text += fmt::format("{}{} is {}", text.empty() ? ", if " : " and ", name,
+                        fmt::join(choices, " or "));
   return text;
 }
 
-std::string Range(const Json& param) {
-  if (!param.contains("min")) return param.contains("above") ? " above 0" : "";
-  if (!param.contains("max") || param.at("max").get<int64_t>() == kMaxInteger)
-    return fmt::format(" >= {}", param.at("min").get<int64_t>());
-  return fmt::format(" from {} to {}", param.at("min").get<int64_t>(),
-                     param.at("max").get<int64_t>());
+std::string Range(const ListedParam& param) {
+  if (!param.min) return param.above ? " above 0" : "";
+  if (!param.max || *param.max == kMaxInteger)
+    return fmt::format(" >= {}", *param.min);
+  return fmt::format(" from {} to {}", *param.min, *param.max);
 }
 
-std::string Presence(const Json& param) {
-  std::string text = param.at("required").get<bool>() ? "required"
-                     : param.contains("default")
-                         ? "default " + Text(param.at("default"))
+std::string Presence(const ListedParam& param) {
+  std::string text = param.required ? "required"
+                     : !param.default_value.empty()
+                         ? "default " + param.default_value
                          : "optional";
-  if (param.contains("together_with"))
-    text += ", together with " + Joined(param.at("together_with"), ", ");
-  if (param.contains("generated"))
+  if (!param.together_with.empty())
     text +=
-        fmt::format(" ({} in generated cases)", Text(param.at("generated")));
+        fmt::format(", together with {}", fmt::join(param.together_with, ", "));
+  if (!param.generated.empty())
+    text += fmt::format(" ({} in generated cases)", param.generated);
   return text;
 }
 
-std::string TypeOf(const Json& param) {
-  if (param.contains("choices"))
-    return "one of " + Joined(param.at("choices"), ", ");
-  return (param.at("type") == "boolean" ? "true or false"
-                                        : Text(param.at("type"))) +
-         Range(param);
+std::string TypeOf(const ListedParam& param) {
+  if (!param.choices.empty())
+    return fmt::format("one of {}", fmt::join(param.choices, ", "));
+  if (param.type == ParamType::kFlag) return "true or false";
+  return std::string(ToString(param.type)) + Range(param);
 }
 
 // Returns "name  type; default". A parameter whose meaning depends on others
 // has several entries with the same heading.
-std::string Heading(const Json& param) {
-  return fmt::format("{:<13} {}; {}", Text(param.at("name")), TypeOf(param),
+std::string Heading(const ListedParam& param) {
+  return fmt::format("{:<13} {}; {}", param.name, TypeOf(param),
                      Presence(param));
 }
 
-void PrintParams(const Json& params) {
+void PrintParams(const std::vector<ListedParam>& params) {
   fmt::print("\nParameters (\"params\" of case.json, --param NAME=VALUE):\n");
   std::string last;
   for (size_t i = 0; i < params.size(); ++i) {
     const std::string heading = Heading(params[i]);
     const bool shared = heading == last || (i + 1 < params.size() &&
                                             heading == Heading(params[i + 1]));
-    const std::string condition = Condition(params[i]);
+    const std::string condition = Text(params[i].when);
     if (heading != last)
       fmt::print("  {}{}\n", heading, shared ? "" : condition);
-    fmt::print("{:16}{}{}\n", "", Text(params[i].at("meaning")),
-               shared ? condition : "");
+    fmt::print("{:16}{}{}\n", "", params[i].meaning, shared ? condition : "");
     last = heading;
   }
   if (params.empty()) fmt::print("  none\n");
 }
 
-void PrintSizes(const Json& sizes) {
+void PrintSizes(const std::vector<ListedSize>& sizes) {
   fmt::print(
       "\nSizes (the shapes of a case's tensors determine them; generated "
       "cases\nhave these, or those of --param NAME=VALUE):\n");
-  for (const Json& size : sizes)
+  for (const ListedSize& size : sizes)
     fmt::print("  {:<13} {}; integer >= {}, {} in generated cases{}\n",
-               Text(size.at("name")), Text(size.at("meaning")),
-               size.at("min").get<int64_t>(), Text(size.at("generated")),
-               Condition(size));
+               size.name, size.meaning, size.min, size.generated.Text(),
+               Text(size.when));
 }
 
 // Describes the offsets along the axes of a tensor.
-std::string Offsets(const Json& tensor) {
-  const Json offsets = tensor.value("first_offsets", Json::array());
-  if (offsets.empty()) return "";
-  if (Text(offsets.front()) == "0") return "; by distance, from 0";
-  if (offsets.size() == 1)
-    return "; by offset key - query, from " + Joined(offsets, "");
-  return "; by offsets key - query of rows and columns, from " +
-         Joined(offsets, " and ");
+std::string Offsets(const std::vector<std::string>& first) {
+  if (first.empty()) return "";
+  if (first.front() == "0") return "; by distance, from 0";
+  if (first.size() == 1)
+    return "; by offset key - query, from " + first.front();
+  return fmt::format("; by offsets key - query of rows and columns, from {}",
+                     fmt::join(first, " and "));
 }
 
-void PrintTensors(const char* title, const Json& tensors) {
+void PrintTensors(const char* title, const std::vector<ListedTensor>& tensors) {
   fmt::print("\n{}:\n", title);
-  for (const Json& tensor : tensors) {
-    const std::string shape = Joined(tensor.at("shape"), ", ");
-    fmt::print(
-        "  {:<13} [{}]{}{}{}{}\n", Text(tensor.at("name")), shape,
-        tensor.value("required", true) ? "" : "; optional",
-        tensor.value("minus_infinity", false) ? "; may be -inf (masked)" : "",
-        Offsets(tensor), Condition(tensor));
+  for (const ListedTensor& tensor : tensors) {
+    const ListedInput input = tensor.input.value_or(ListedInput());
+    fmt::print("  {:<13} [{}]{}{}{}{}\n", tensor.name,
+               fmt::join(tensor.shape, ", "),
+               input.required ? "" : "; optional",
+               input.minus_infinity ? "; may be -inf (masked)" : "",
+               Offsets(input.first_offsets), Text(tensor.when));
   }
 }
 
-void PrintDetails(const Json& entry) {
-  fmt::print("{}\n  {}\n  Source: {}\n", Text(entry.at("operator")),
-             Text(entry.at("formula")), Text(entry.at("source")));
-  PrintParams(entry.at("params"));
-  PrintSizes(entry.at("sizes"));
+void PrintDetails(const OperatorListing& listing) {
+  fmt::print("{}\n  {}\n  Source: {}\n", listing.id, listing.formula,
+             listing.source);
+  PrintParams(listing.params);
+  PrintSizes(listing.sizes);
   PrintTensors(
       "Inputs (.npy files of finite float32 or float64). Each may be [..], "
       "[h, ..] or\n[b, h, ..], with h heads and b batch items. A tensor with "
       "fewer of these axes,\nor with an axis of 1, is shared; a tensor with "
       "fewer heads is shared by\nneighbouring heads",
-      entry.at("inputs"));
-  PrintTensors("Outputs (\"expected\" of case.json)", entry.at("outputs"));
+      listing.inputs);
+  PrintTensors("Outputs (\"expected\" of case.json)", listing.outputs);
   fmt::print("\nImplementations{}:\n",
-             HasBackward(entry) ? "" : " (only the forward pass is defined)");
-  PrintImplementations(entry);
+             HasBackward(listing) ? "" : " (only the forward pass is defined)");
+  PrintImplementations(listing);
   fmt::print("\nA case.json, read by `subquad check FOLDER`:\n{}\n\n",
-             entry.at("case").dump(2));
+             listing.sample_case.dump(2));
 }
 
 void List(const std::vector<std::string>& names, bool json) {
   std::vector<const Operator*> chosen;
   for (const std::string& name : names) chosen.push_back(&FindOperator(name));
   if (chosen.empty()) chosen = Operators();
-  Json list = Json::array();
+  std::vector<OperatorListing> list;
   for (const Operator* op : chosen) list.push_back(ListOperator(*op));
-  if (json) fmt::print("{}\n", list.dump(2));
-  for (const Json& entry : json ? Json::array() : list)
-    names.empty() ? PrintSummary(entry) : PrintDetails(entry);
+  if (json) {
+    fmt::print("{}\n", WriteJson(list).dump(2));
+    return;
+  }
+  for (const OperatorListing& listing : list)
+    names.empty() ? PrintSummary(listing) : PrintDetails(listing);
 }
 
 }  // namespace

@@ -17,11 +17,9 @@ namespace subquad {
 namespace {
 
 std::string VersionText() {
-  const auto build = DescribeBuild();
   std::string libraries;
-  for (const auto& [name, version] : build.at("libraries").items())
-    libraries += (libraries.empty() ? "" : ", ") + name + " " +
-                 version.get<std::string>();
+  for (const auto& [name, version] : DescribeBuild().libraries)
+    libraries += (libraries.empty() ? "" : ", ") + name + " " + version;
   std::string targets;
   for (const Target* target : Targets())
     targets += (targets.empty() ? "" : ", ") + std::string(target->name);

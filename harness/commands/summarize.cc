@@ -50,7 +50,7 @@ std::vector<std::pair<std::string, Json>> ReadResults(
     for (const fs::path& file : found) {
       if (IsSomethingElse(file, folder)) continue;
       files.emplace_back(file.filename().string(), ReadResultFile(file));
-      CheckResults(files.back().second, file.string());
+      RecordsOf(files.back().second, file.string());  // throws if invalid
     }
   }
   return files;

@@ -84,6 +84,7 @@ AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
   AfterTiming result;
   const auto fail = [&](const std::string& reason) {
     result.verdict.outcome = Outcome::kFailed;
+    result.verdict.cause = Reason::kInWords;
     result.verdict.reason = reason;
     return result;
   };

@@ -35,11 +35,15 @@ std::string_view ToString(Outcome outcome) {
 }
 
 Verdict Verdict::Skipped(std::string reason) {
-  return {.outcome = Outcome::kSkipped, .reason = std::move(reason)};
+  return {.outcome = Outcome::kSkipped,
+          .cause = Reason::kInWords,
+          .reason = std::move(reason)};
 }
 
 Verdict Verdict::Failed(std::string reason) {
-  return {.outcome = Outcome::kFailed, .reason = std::move(reason)};
+  return {.outcome = Outcome::kFailed,
+          .cause = Reason::kInWords,
+          .reason = std::move(reason)};
 }
 
 namespace {
@@ -106,34 +110,40 @@ std::string BeyondTolerance(const Comparison& comparison, bool norm_wise) {
 
 Verdict Judge(const Comparison& comparison, const Margin& margin,
               bool norm_wise, int64_t broken_guards, NumbersFrom from) {
-  Verdict verdict{Outcome::kPassed, "", "", comparison, margin};
-  const auto set = [&](Outcome outcome, std::string reason) {
+  Verdict verdict{.outcome = Outcome::kPassed,
+                  .cause = Reason::kNone,
+                  .comparison = comparison,
+                  .margin = margin};
+  const auto set = [&](Outcome outcome, Reason cause, std::string reason) {
     verdict.outcome = outcome;
+    verdict.cause = cause;
     verdict.reason = std::move(reason);
     return verdict;
   };
   if (broken_guards > 0)
-    return set(Outcome::kFailed,
+    return set(Outcome::kFailed, Reason::kWroteOutOfBounds,
                fmt::format("it wrote outside the bounds of {} of its arrays",
                            broken_guards));
   if (comparison.elements == 0)
-    return set(Outcome::kMistrusted, "nothing was compared");
+    return set(Outcome::kMistrusted, Reason::kNothingCompared,
+               "nothing was compared");
   if (comparison.untouched == comparison.elements)
-    return set(Outcome::kMistrusted, "nothing was written to the output");
+    return set(Outcome::kMistrusted, Reason::kNothingWritten,
+               "nothing was written to the output");
   if (comparison.not_finite > 0)
     return set(
-        Outcome::kFailed,
+        Outcome::kFailed, Reason::kNotFinite,
         fmt::format("{} of {} elements are NaN or infinite ({} not written)",
                     comparison.not_finite, comparison.elements,
                     comparison.untouched));
   const bool beyond_bound = !(comparison.max_over_bound <= 1);
   const bool beyond_plain = !(OverYardstick(comparison) <= 1);
   if (comparison.zero_reference && !beyond_bound && !beyond_plain)
-    return set(Outcome::kMistrusted,
+    return set(Outcome::kMistrusted, Reason::kZeroAnswer,
                "the expected output is zero everywhere, so that an output that "
                "was never computed would pass too");
   if (comparison.lost_bounds > 0)
-    return set(Outcome::kFailed,
+    return set(Outcome::kFailed, Reason::kLostBounds,
                fmt::format("{} for {} of {} elements, first at {}",
                            norm_wise ? "its own error bound is infinite, but a "
                                        "plain program's is finite,"
@@ -141,7 +151,8 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
                            comparison.lost_bounds, comparison.elements,
                            comparison.first_lost_bound.Text()));
   if (beyond_bound || (beyond_plain && !norm_wise))
-    return set(Outcome::kFailed, BeyondTolerance(comparison, norm_wise));
+    return set(Outcome::kFailed, Reason::kBeyondTolerance,
+               BeyondTolerance(comparison, norm_wise));
   if (beyond_plain) {
     verdict.gates = fmt::format(
         "the error is within the norm-wise bound ({:.3g} of it), but {:.3g} "
@@ -150,20 +161,20 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
   }
   // The other elements are right, but these could have had any value.
   if (comparison.without_digits > 0)
-    return set(Outcome::kMistrusted, NoDigits(comparison));
+    return set(Outcome::kMistrusted, Reason::kNoDigits, NoDigits(comparison));
   if (margin.wrong_answers == 0)
-    return set(Outcome::kMistrusted,
+    return set(Outcome::kMistrusted, Reason::kNoMistakeApplies,
                "this check could not have failed: on these inputs every known "
                "mistake gives the right answer");
   if (std::ssize(margin.blind_to) == margin.wrong_answers)
     return set(
-        Outcome::kMistrusted,
+        Outcome::kMistrusted, Reason::kBlindToEverything,
         fmt::format("this check could not have failed: every known mistake "
                     "stays within the tolerance on these inputs, even \"{}\"",
                     margin.blind_to.back().name));
   if (std::isnan(margin.value) ||
       (margin.value < 1 && from == NumbersFrom::kUs))
-    return set(Outcome::kMistrusted,
+    return set(Outcome::kMistrusted, Reason::kCannotTell,
                fmt::format("cannot tell \"{}\" from the right answer on these "
                            "inputs: it is only {:.3g} tolerances away",
                            margin.nearest, margin.value));

@@ -16,6 +16,23 @@ namespace subquad {
 enum class Outcome { kPassed, kFailed, kMistrusted, kSkipped };
 std::string_view ToString(Outcome outcome);
 
+// Why a check did not pass.
+enum class Reason {
+  kNone,     // it passed
+  kInWords,  // Judge has not decided it: skipped, or did not run
+  kWroteOutOfBounds,
+  kNothingCompared,
+  kNothingWritten,
+  kNotFinite,
+  kZeroAnswer,  // the right output is zero everywhere
+  kLostBounds,  // some elements have no bound of their own
+  kBeyondTolerance,
+  kNoDigits,  // rounding can change every digit of some elements
+  kNoMistakeApplies,
+  kBlindToEverything,  // every known mistake is within the tolerance
+  kCannotTell,         // a known mistake is within the tolerance
+};
+
 // The largest error and its tolerance, by the gate that is nearest to its limit
 // (or furthest beyond it).
 struct DecidingGate {
@@ -52,7 +69,8 @@ struct Margin {
 
 struct Verdict {
   Outcome outcome = Outcome::kSkipped;
-  std::string reason;  // in words; empty if it passed
+  Reason cause = Reason::kNone;
+  std::string reason;  // the cause in words; empty if it passed
   std::string gates;   // how the two gates disagree; empty if they agree
   Comparison comparison;
   Margin margin = {};
@@ -64,8 +82,7 @@ struct Verdict {
   bool blind() const { return passed() && !margin.blind_to.empty(); }
   // Within every tolerance, but a wrong answer is within it as well.
   bool cannot_tell() const {
-    return outcome == Outcome::kMistrusted && margin.value < 1 &&
-           reason.starts_with("cannot tell");
+    return cause == Reason::kCannotTell && margin.value < 1;
   }
   static Verdict Skipped(std::string reason);
   static Verdict Failed(std::string reason);

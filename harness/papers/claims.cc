@@ -282,7 +282,7 @@ int RunClaims(const ClaimsOptions& options) {
   }
   const Json header = {{"command", options.command},
                        {"created", CurrentTime()},
-                       {"environment", DescribeEnvironment(1)}};
+                       {"environment", WriteJson(DescribeEnvironment(1))}};
   WriteFileAtomically(options.out,
                       ClaimsJson(answers, evidence, header).dump(1) + "\n");
   WriteFileAtomically(table, ClaimsMarkdown(answers));

@@ -91,10 +91,11 @@ int RunStudies(const StudyOptions& options) {
                Unless(options.force));
   // Made from all the studies in the folder, so it is always made again.
   OutputFile("--out", options.out / "verdicts.md", "");
-  Json header = {{"command", options.command},
-                 {"created", CurrentTime()},
-                 {"seed", options.seed},
-                 {"environment", DescribeEnvironment(options.threads)}};
+  Json header = {
+      {"command", options.command},
+      {"created", CurrentTime()},
+      {"seed", options.seed},
+      {"environment", WriteJson(DescribeEnvironment(options.threads))}};
   CatchInterrupts();
   bool all_hold = true;
   size_t done = 0;

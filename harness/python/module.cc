@@ -55,6 +55,7 @@ nb::dict ToPython(const GivenVerdict& found) {
   dict["verdict"] = std::string(ToString(verdict.outcome));
   dict["reason"] = verdict.reason;
   dict["gates"] = verdict.gates;
+  dict["check"] = ToJson(CheckOf(verdict)).dump();
   dict["scalar"] = std::string(Info(found.scalar).name);
   dict["gate"] = found.deciding.gate;
   dict["error"] = found.deciding.error;
@@ -348,14 +349,14 @@ std::string RecordFor(const std::string& id, const std::string& implementation,
       implementation.empty()
           ? *ImplementationsOf(*test_case.op).front()
           : FindImplementation(test_case.op->description().id, implementation);
-  Json record =
+  Record record =
       MakeRecord(test_case, problem, ours, threads, Verdict::Skipped(""));
   if (implementation.empty()) {
-    record["implementation"] = name;
-    record["workspace_formula_bytes"] = nullptr;
-    record["flops"] = nullptr;
+    record.implementation = name;
+    record.workspace_formula_bytes.reset();
+    record.flops.reset();
   }
-  return record.dump();
+  return ToJson(record).dump();
 }
 
 std::string WhyNotRun(const std::string& id, const std::string& implementation,
@@ -369,13 +370,16 @@ std::string WhyNotRun(const std::string& id, const std::string& implementation,
 }
 
 std::string ResultFile(const std::string& header, const std::string& records) {
-  std::vector<Json> list;
-  for (const Json& record : Json::parse(records)) list.push_back(record);
-  return WithoutGil(
-      [&] { return MakeResultFile(Json::parse(header), list).dump(1); });
+  std::vector<Record> list;
+  for (const Json& record : Json::parse(records))
+    list.push_back(RecordOf(record, "record " + std::to_string(list.size())));
+  return WithoutGil([&] {
+    return MakeResultFile(RunInfo::Of(Json::parse(header), "header"), list)
+        .dump(1);
+  });
 }
 
-nb::tuple MedianOf(const std::vector<double>& samples) {
+nb::tuple MedianOfSamples(const std::vector<double>& samples) {
   if (samples.empty()) throw InvalidInput("samples", "at least one", "none");
   const Median median = MedianWithInterval(samples);
   return nb::make_tuple(median.median, median.interval.low,
@@ -404,7 +408,7 @@ NB_MODULE(_subquad, module) {
     return ids;
   });
   module.def("listing", [](const std::string& op) {
-    return ListOperator(FindOperator(op)).dump();
+    return WriteJson(ListOperator(FindOperator(op))).dump();
   });
   module.def("check", &Check);
   module.def("judge", &JudgeOutput);
@@ -421,13 +425,14 @@ NB_MODULE(_subquad, module) {
   module.def("record", &RecordFor);
   module.def("why_not", &WhyNotRun);
   module.def("result_file", &ResultFile);
-  module.def("median", &MedianOf);
+  module.def("median", &MedianOfSamples);
   module.def("write_file",
              [](const std::string& path, const std::string& text) {
                WriteFileAtomically(path, text);
              });
   module.def("environment", [](int threads) {
-    return WithoutGil([&] { return DescribeEnvironment(threads).dump(); });
+    return WithoutGil(
+        [&] { return WriteJson(DescribeEnvironment(threads)).dump(); });
   });
   module.def("now", &CurrentTime);
   nb::class_<Timed>(module, "Timed")

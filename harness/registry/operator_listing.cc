@@ -1,6 +1,7 @@
 #include "harness/registry/operator_listing.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -10,8 +11,6 @@
 
 namespace subquad {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kGiven = "given";
 constexpr const char* kNotGiven = "not given";
@@ -81,14 +80,14 @@ Decisions DecisionsOf(const Operator& op) {
   return all;
 }
 
-using Conditions = std::map<std::string, std::vector<std::string>>;
+using Choices = std::map<std::string, std::vector<std::string>>;
 
 std::string ChoiceIn(const Variant& variant, const std::string& name) {
   const auto position = variant.choices.find(name);
   return position == variant.choices.end() ? "" : position->second;
 }
 
-bool Fulfils(const Variant& variant, const Conditions& conditions) {
+bool Fulfils(const Variant& variant, const Choices& conditions) {
   return std::ranges::all_of(conditions, [&](const auto& condition) {
     return std::ranges::count(condition.second,
                               ChoiceIn(variant, condition.first)) > 0;
@@ -96,7 +95,8 @@ bool Fulfils(const Variant& variant, const Conditions& conditions) {
 }
 
 // Returns the shortest conditions that exactly the variants `in` fulfil.
-Json When(const std::string& item, const Decisions& all, std::vector<bool> in) {
+Conditions When(const std::string& item, const Decisions& all,
+                std::vector<bool> in) {
   const auto& variants = all.variants;
   std::vector<std::string> names = all.names;
   // An item cannot be a condition for itself.
@@ -107,21 +107,21 @@ Json When(const std::string& item, const Decisions& all, std::vector<bool> in) {
                             return ChoiceIn(variants[a], name) ==
                                    ChoiceIn(variants[b], name);
                           }));
-  Conditions full;
+  Choices full;
   for (const std::string& name : names)
     for (size_t v = 0; v < variants.size(); ++v) {
       const std::string choice = ChoiceIn(variants[v], name);
       if (in[v] && std::ranges::count(full[name], choice) == 0)
         full[name].push_back(choice);
     }
-  const auto exact = [&](const Conditions& conditions) {
+  const auto exact = [&](const Choices& conditions) {
     for (size_t v = 0; v < variants.size(); ++v)
       if (Fulfils(variants[v], conditions) != in[v]) return false;
     return true;
   };
   if (!exact(full))
     throw std::logic_error(item + ": its conditions are not a simple list");
-  const auto length = [](const Conditions& conditions) {
+  const auto length = [](const Choices& conditions) {
     constexpr size_t kUndecided = 100;  // penalty for a choice without effect
     size_t count = 0;
     for (const auto& [name, choices] : conditions)
@@ -129,30 +129,32 @@ Json When(const std::string& item, const Decisions& all, std::vector<bool> in) {
         count += choice.empty() ? kUndecided : 1;
     return count;
   };
-  std::optional<Conditions> best;
+  std::optional<Choices> best;
   for (int order = 0; order < 2; ++order) {
     std::ranges::reverse(names);
-    Conditions shorter = full;
+    Choices shorter = full;
     for (const std::string& name : names) {
-      Conditions without = shorter;
+      Choices without = shorter;
       without.erase(name);
       if (exact(without)) shorter = without;
     }
     if (!best || length(shorter) < length(*best)) best = shorter;
   }
-  Json when = Json::object();
+  Conditions when;
   for (const std::string& name : all.names)
-    if (best->contains(name)) when[name] = best->at(name);
+    if (best->contains(name)) when.emplace_back(name, best->at(name));
   return when;
 }
 
 // Merges equal entries of several variants into one with its conditions.
-template <typename EntriesOf>
-Json Merged(const Decisions& all, const EntriesOf& entries_of) {
-  std::vector<Json> entries;
+template <typename Entry>
+std::vector<Entry> Merged(
+    const Decisions& all,
+    const std::function<std::vector<Entry>(const Variant&)>& entries_of) {
+  std::vector<Entry> entries;
   std::vector<std::vector<bool>> in;
   for (size_t v = 0; v < all.variants.size(); ++v)
-    for (Json& entry : entries_of(all.variants[v])) {
+    for (Entry& entry : entries_of(all.variants[v])) {
       const size_t place = static_cast<size_t>(
           std::ranges::find(entries, entry) - entries.begin());
       if (place == entries.size()) {
@@ -161,21 +163,110 @@ Json Merged(const Decisions& all, const EntriesOf& entries_of) {
       }
       in[place][v] = true;
     }
-  Json merged = Json::array();
+  std::vector<Entry> merged;
   for (size_t i = 0; i < entries.size(); ++i) {
-    Json entry = entries[i];
-    const std::string name = entry.at("name");
-    entry["when"] = When(name, all, in[i]);
+    Entry entry = entries[i];
+    entry.when = When(entry.name, all, in[i]);
     // Entries of the same name are neighbours.
     auto place = merged.end();
     for (auto other = merged.begin(); other != merged.end(); ++other)
-      if (other->at("name") == name) place = other + 1;
+      if (other->name == entry.name) place = other + 1;
     merged.insert(place, std::move(entry));
   }
   return merged;
 }
 
-std::string_view TypeName(ParamType type) {
+// Returns the choice that generated cases make by default.
+std::string GeneratedChoice(const Operator& op, const Variant& variant,
+                            const std::string& name) {
+  Params params;
+  for (const auto& [other, choice] : variant.choices)
+    if (other != name && choice != kGiven && choice != kNotGiven)
+      params.Set(other, choice);
+  op.CompleteParams(1024, 1, params);
+  return params.Has(name) ? params.Text(name) : "";
+}
+
+ListedParam ListParam(const Operator& op, const Decisions& all,
+                      const Variant& variant, const ParamRule& rule) {
+  // The height of an image is required only if its width is given.
+  const bool may_be_left_out =
+      variant.choices.contains(rule.name) && rule.type == ParamType::kInteger;
+  ListedParam entry{.name = rule.name,
+                    .type = rule.type,
+                    .required = rule.required && !may_be_left_out,
+                    .meaning = rule.meaning,
+                    .choices = rule.choices,
+                    .default_value = rule.default_value};
+  if (rule.type == ParamType::kInteger || rule.type == ParamType::kList ||
+      rule.type == ParamType::kTable) {
+    entry.min = rule.min;
+    entry.max = rule.max;
+  }
+  if (rule.type == ParamType::kNumber)
+    (rule.may_be_zero ? entry.min : entry.above) = 0;
+  if (!rule.choices.empty())
+    entry.generated = GeneratedChoice(op, variant, rule.name);
+  if (!may_be_left_out) return entry;
+  for (const std::string& other : all.names)
+    if (other != rule.name && other != "grad" &&
+        (ChoiceIn(variant, other) == kGiven ||
+         ChoiceIn(variant, other) == kNotGiven))
+      entry.together_with.push_back(other);
+  return entry;
+}
+
+ListedTensor ListInput(const TensorRule& rule) {
+  ListedTensor entry{rule.name, rule.shape, ListedInput(), {}};
+  entry.input->required = !rule.optional && rule.name != "grad";
+  entry.input->minus_infinity = rule.may_be_minus_infinity;
+  for (const OffsetAxis& axis : rule.offset_axes)
+    entry.input->first_offsets.push_back(axis.first);
+  return entry;
+}
+
+ListedImplementation ListImplementation(const Operator& op,
+                                        const Implementation& implementation) {
+  ListedImplementation entry{.id = implementation.id,
+                             .backend = implementation.backend,
+                             .time = implementation.time.text,
+                             .memory = implementation.memory.text,
+                             .backward = implementation.backward,
+                             .what = implementation.what,
+                             .source = implementation.source};
+  if (!implementation.backward)
+    entry.why_no_backward = op.HasBackward()
+                                ? implementation.why_no_backward
+                                : "only the forward pass is defined";
+  for (Scalar scalar : implementation.scalars)
+    entry.scalars.emplace_back(Info(scalar).name);
+  if (implementation.backend == Backend::kCpu)
+    entry.target = CurrentTarget().name;
+  return entry;
+}
+
+// Returns a case.json for a generated case of 16 tokens.
+Json SampleCase(const Operator& op) {
+  Params params;
+  op.CompleteParams(16, 1, params);
+  Json json = {
+      {"format", "case/1"},         {"operator", op.description().id},
+      {"params", Json::object()},   {"inputs", Json::object()},
+      {"expected", Json::object()}, {"source", "origin of the tensors"}};
+  for (const auto& [name, value] : params.values())
+    json["params"][name] =
+        std::visit([](const auto& held) { return Json(held); }, value);
+  const Signature signature = op.SignatureFor(params, false);
+  for (const TensorRule& rule : signature.inputs)
+    if (!rule.optional) json["inputs"][rule.name] = rule.name + ".npy";
+  for (const TensorRule& rule : signature.outputs)
+    json["expected"][rule.name] = rule.name + ".npy";
+  return json;
+}
+
+}  // namespace
+
+std::string_view ToString(ParamType type) {
   switch (type) {
     case ParamType::kFlag:
       return "boolean";
@@ -193,143 +284,123 @@ std::string_view TypeName(ParamType type) {
   return "";
 }
 
-Json ToJson(const ParamValue& value) {
-  return std::visit([](const auto& held) { return Json(held); }, value);
-}
-
-// Returns the choice that generated cases make by default.
-std::string GeneratedChoice(const Operator& op, const Variant& variant,
-                            const std::string& name) {
-  Params params;
-  for (const auto& [other, choice] : variant.choices)
-    if (other != name && choice != kGiven && choice != kNotGiven)
-      params.Set(other, choice);
-  op.CompleteParams(1024, 1, params);
-  return params.Has(name) ? params.Text(name) : "";
-}
-
-Json ListParam(const Operator& op, const Decisions& all, const Variant& variant,
-               const ParamRule& rule) {
-  // The height of an image is required only if its width is given.
-  const bool may_be_left_out =
-      variant.choices.contains(rule.name) && rule.type == ParamType::kInteger;
-  Json entry = {{"name", rule.name},
-                {"type", TypeName(rule.type)},
-                {"required", rule.required && !may_be_left_out},
-                {"meaning", rule.meaning}};
-  if (rule.type == ParamType::kInteger || rule.type == ParamType::kList ||
-      rule.type == ParamType::kTable) {
-    entry["min"] = rule.min;
-    entry["max"] = rule.max;
-  }
-  if (rule.type == ParamType::kNumber)
-    entry[rule.may_be_zero ? "min" : "above"] = 0;
-  if (!rule.choices.empty()) {
-    entry["choices"] = rule.choices;
-    entry["generated"] = GeneratedChoice(op, variant, rule.name);
-  }
-  if (!rule.default_value.empty()) entry["default"] = rule.default_value;
-  if (may_be_left_out) {
-    entry["together_with"] = Json::array();
-    for (const std::string& other : all.names)
-      if (other != rule.name && other != "grad" &&
-          (ChoiceIn(variant, other) == kGiven ||
-           ChoiceIn(variant, other) == kNotGiven))
-        entry["together_with"].push_back(other);
-  }
-  return entry;
-}
-
-Json ListTensor(const TensorRule& rule, bool input) {
-  Json entry = {{"name", rule.name}, {"shape", rule.shape}};
-  if (!input) return entry;
-  entry["required"] = !rule.optional && rule.name != "grad";
-  entry["minus_infinity"] = rule.may_be_minus_infinity;
-  entry["first_offsets"] = Json::array();
-  for (const OffsetAxis& axis : rule.offset_axes)
-    entry["first_offsets"].push_back(axis.first);
-  return entry;
-}
-
-Json ListImplementation(const Operator& op,
-                        const Implementation& implementation) {
-  Json entry = {{"implementation", implementation.id},
-                {"backend", ToString(implementation.backend)},
-                {"scalars", Json::array()},
-                {"time", implementation.time.text},
-                {"memory", implementation.memory.text},
-                {"backward", implementation.backward},
-                {"what", implementation.what},
-                {"source", implementation.source}};
-  if (!implementation.backward)
-    entry["why_no_backward"] = op.HasBackward()
-                                   ? implementation.why_no_backward
-                                   : "only the forward pass is defined";
-  for (Scalar scalar : implementation.scalars)
-    entry["scalars"].push_back(Info(scalar).name);
-  if (implementation.backend == Backend::kCpu)
-    entry["target"] = CurrentTarget().name;
-  return entry;
-}
-
-// Returns a case.json for a generated case of 16 tokens.
-Json SampleCase(const Operator& op) {
-  Params params;
-  op.CompleteParams(16, 1, params);
-  Json json = {
-      {"format", "case/1"},         {"operator", op.description().id},
-      {"params", Json::object()},   {"inputs", Json::object()},
-      {"expected", Json::object()}, {"source", "origin of the tensors"}};
-  for (const auto& [name, value] : params.values())
-    json["params"][name] = ToJson(value);
-  const Signature signature = op.SignatureFor(params, false);
-  for (const TensorRule& rule : signature.inputs)
-    if (!rule.optional) json["inputs"][rule.name] = rule.name + ".npy";
-  for (const TensorRule& rule : signature.outputs)
-    json["expected"][rule.name] = rule.name + ".npy";
-  return json;
-}
-
-}  // namespace
-
-Json ListOperator(const Operator& op) {
+OperatorListing ListOperator(const Operator& op) {
   const Decisions all = DecisionsOf(op);
-  Json entry = {{"operator", op.description().id},
-                {"formula", op.description().formula},
-                {"source", op.description().source}};
-  entry["params"] = Merged(all, [&](const Variant& variant) {
-    std::vector<Json> list;
+  OperatorListing listing{.id = std::string(op.description().id),
+                          .formula = std::string(op.description().formula),
+                          .source = std::string(op.description().source),
+                          .sample_case = SampleCase(op)};
+  listing.params = Merged<ListedParam>(all, [&](const Variant& variant) {
+    std::vector<ListedParam> list;
     for (const ParamRule& rule : variant.params)
       list.push_back(ListParam(op, all, variant, rule));
     return list;
   });
-  entry["sizes"] = Merged(all, [](const Variant& variant) {
-    std::vector<Json> list;
+  listing.sizes = Merged<ListedSize>(all, [](const Variant& variant) {
+    std::vector<ListedSize> list;
     for (const SizeRule& rule : variant.signature.sizes)
-      list.push_back({{"name", rule.name},
-                      {"meaning", rule.meaning},
-                      {"min", rule.min},
-                      {"generated",
-                       rule.follows_n ? Json("n") : Json(rule.default_value)}});
+      list.push_back({rule.name,
+                      rule.meaning,
+                      rule.min,
+                      {rule.follows_n, rule.default_value},
+                      {}});
     return list;
   });
-  entry["inputs"] = Merged(all, [](const Variant& variant) {
-    std::vector<Json> list;
+  listing.inputs = Merged<ListedTensor>(all, [](const Variant& variant) {
+    std::vector<ListedTensor> list;
     for (const TensorRule& rule : variant.signature.inputs)
-      list.push_back(ListTensor(rule, true));
+      list.push_back(ListInput(rule));
     return list;
   });
-  entry["outputs"] = Merged(all, [](const Variant& variant) {
-    std::vector<Json> list;
+  listing.outputs = Merged<ListedTensor>(all, [](const Variant& variant) {
+    std::vector<ListedTensor> list;
     for (const TensorRule& rule : variant.signature.outputs)
-      list.push_back(ListTensor(rule, false));
+      list.push_back({rule.name, rule.shape, std::nullopt, {}});
     return list;
   });
-  entry["case"] = SampleCase(op);
-  entry["implementations"] = Json::array();
   for (const Implementation* implementation : ImplementationsOf(op))
-    entry["implementations"].push_back(ListImplementation(op, *implementation));
-  return entry;
+    listing.implementations.push_back(ListImplementation(op, *implementation));
+  return listing;
+}
+
+// ---- JSON -------------------------------------------------------------------
+
+template <>
+struct JsonValue<GeneratedSize> {
+  static Json Write(const GeneratedSize& size) {
+    return size.follows_n ? Json("n") : Json(size.value);
+  }
+};
+
+template <FieldsOf<ListedParam> T, typename Fields>
+void VisitFields(T& param, Fields&& fields) {
+  fields("name", param.name, Empty::kValue);
+  fields("type", param.type, Empty::kValue);
+  fields("required", param.required, Empty::kValue);
+  fields("meaning", param.meaning, Empty::kValue);
+  fields("min", param.min, Empty::kOmitted);
+  fields("max", param.max, Empty::kOmitted);
+  fields("above", param.above, Empty::kOmitted);
+  fields("choices", param.choices, Empty::kOmitted);
+  fields("generated", param.generated, Empty::kOmitted);
+  fields("default", param.default_value, Empty::kOmitted);
+  fields("together_with", param.together_with, Empty::kOmitted);
+  fields("when", param.when, Empty::kValue);
+}
+
+template <FieldsOf<ListedSize> T, typename Fields>
+void VisitFields(T& size, Fields&& fields) {
+  fields("name", size.name, Empty::kValue);
+  fields("meaning", size.meaning, Empty::kValue);
+  fields("min", size.min, Empty::kValue);
+  fields("generated", size.generated, Empty::kValue);
+  fields("when", size.when, Empty::kValue);
+}
+
+template <FieldsOf<ListedInput> T, typename Fields>
+void VisitFields(T& input, Fields&& fields) {
+  fields("required", input.required, Empty::kValue);
+  fields("minus_infinity", input.minus_infinity, Empty::kValue);
+  fields("first_offsets", input.first_offsets, Empty::kValue);
+}
+
+template <FieldsOf<ListedTensor> T, typename Fields>
+void VisitFields(T& tensor, Fields&& fields) {
+  fields("name", tensor.name, Empty::kValue);
+  fields("shape", tensor.shape, Empty::kValue);
+  fields.Group(tensor.input);
+  fields("when", tensor.when, Empty::kValue);
+}
+
+template <FieldsOf<ListedImplementation> T, typename Fields>
+void VisitFields(T& implementation, Fields&& fields) {
+  fields("implementation", implementation.id, Empty::kValue);
+  fields("backend", implementation.backend, Empty::kValue);
+  fields("scalars", implementation.scalars, Empty::kValue);
+  fields("time", implementation.time, Empty::kValue);
+  fields("memory", implementation.memory, Empty::kValue);
+  fields("backward", implementation.backward, Empty::kValue);
+  fields("what", implementation.what, Empty::kValue);
+  fields("source", implementation.source, Empty::kValue);
+  fields("why_no_backward", implementation.why_no_backward, Empty::kOmitted);
+  fields("target", implementation.target, Empty::kOmitted);
+}
+
+template <FieldsOf<OperatorListing> T, typename Fields>
+void VisitFields(T& listing, Fields&& fields) {
+  fields("operator", listing.id, Empty::kValue);
+  fields("formula", listing.formula, Empty::kValue);
+  fields("source", listing.source, Empty::kValue);
+  fields("params", listing.params, Empty::kValue);
+  fields("sizes", listing.sizes, Empty::kValue);
+  fields("inputs", listing.inputs, Empty::kValue);
+  fields("outputs", listing.outputs, Empty::kValue);
+  fields("case", listing.sample_case, Empty::kValue);
+  fields("implementations", listing.implementations, Empty::kValue);
+}
+
+Json JsonValue<OperatorListing>::Write(const OperatorListing& listing) {
+  return WriteFields(listing);
 }
 
 }  // namespace subquad

@@ -1,17 +1,105 @@
-// Describes an operator as data, with everything that a case for it needs.
+// Describes an operator as data, with everything that a case for it needs:
+// an entry of `subquad list --json` (reports/files/list.schema.json).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "harness/base/json_fields.h"
 #include "reference/base/operator.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 
-// Returns an entry of `subquad list --json` (reports/files/list.schema.json):
-// formula, source, params, sizes, inputs, outputs, implementations and a sample
-// case.json. Every entry of params, sizes, inputs and outputs has `when`, the
-// choices under which it exists; empty means always. These conditions are found
-// by asking the operator under every combination of its choices.
-nlohmann::ordered_json ListOperator(const Operator& op);
+// The choices under which an entry exists: each named parameter has one of the
+// values. Empty: always.
+using Conditions = Named<std::vector<std::string>>;
+
+struct ListedParam {
+  std::string name;
+  ParamType type = ParamType::kFlag;
+  bool required = false;
+  std::string meaning;
+  // Limits of an integer or of the integers in a list; the smallest value of a
+  // number that may be zero.
+  std::optional<int64_t> min, max;
+  std::optional<int64_t> above;  // exclusive lower limit of a number
+  std::vector<std::string> choices;
+  std::string generated;      // the choice that generated cases make
+  std::string default_value;  // may be a formula: "1/sqrt(d)"
+  std::vector<std::string> together_with;
+  Conditions when;
+
+  bool operator==(const ListedParam&) const = default;
+};
+
+// A size in generated cases: "n", or a number.
+struct GeneratedSize {
+  bool follows_n = false;
+  int64_t value = 0;
+
+  std::string Text() const { return follows_n ? "n" : std::to_string(value); }
+  bool operator==(const GeneratedSize&) const = default;
+};
+
+struct ListedSize {
+  std::string name, meaning;
+  int64_t min = 1;
+  GeneratedSize generated;
+  Conditions when;
+
+  bool operator==(const ListedSize&) const = default;
+};
+
+// What is known of an input only.
+struct ListedInput {
+  bool required = true, minus_infinity = false;
+  std::vector<std::string> first_offsets;  // by axis that runs over offsets
+
+  bool operator==(const ListedInput&) const = default;
+};
+
+struct ListedTensor {
+  std::string name;
+  std::vector<std::string> shape;
+  std::optional<ListedInput> input;  // absent for outputs
+  Conditions when;
+
+  bool operator==(const ListedTensor&) const = default;
+};
+
+struct ListedImplementation {
+  std::string id;
+  Backend backend = Backend::kCpu;
+  std::vector<std::string> scalars;
+  std::string time, memory;
+  bool backward = false;
+  std::string what, source;
+  std::string why_no_backward;  // empty if it has one
+  std::string target;           // instruction set; empty on a GPU
+};
+
+struct OperatorListing {
+  std::string id, formula, source;
+  std::vector<ListedParam> params;
+  std::vector<ListedSize> sizes;
+  std::vector<ListedTensor> inputs, outputs;
+  Json sample_case;  // a case.json for a generated case of 16 tokens
+  std::vector<ListedImplementation> implementations;
+};
+
+template <>
+struct JsonValue<OperatorListing> {
+  static Json Write(const OperatorListing& listing);
+};
+
+// Returns "boolean", "list of integers" and so on.
+std::string_view ToString(ParamType type);
+
+// Finds the conditions of entries by asking the operator under every
+// combination of its choices.
+OperatorListing ListOperator(const Operator& op);
 
 }  // namespace subquad

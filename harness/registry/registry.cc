@@ -32,41 +32,32 @@
 #include "reference/transformer_xl_attention.h"
 
 namespace subquad {
-namespace {
-
-template <typename OperatorType>
-const Operator* One() {
-  static const OperatorType op;
-  return &op;
-}
-
-}  // namespace
 
 const std::vector<const Operator*>& Operators() {
   static const std::vector<const Operator*> operators = {
-      One<Toeplitz1d>(),
-      One<Toeplitz2dXy>(),
-      One<Toeplitz2d>(),
-      One<SoftmaxAttention>(),
-      One<LinearAttention>(),
-      One<FastRpbAttention>(),
-      One<KernelizedRpeAttention>(),
-      One<ClippedRpeProduct>(),
-      One<KernelizedClippedRpeAttention>(),
-      One<TransformerXlAttention>(),
-      One<PositionAttention>(),
-      One<RelativeLogitsAttention>(),
-      One<SparseAttention>(),
-      One<LinformerAttention>(),
-      One<MemoryCompressedAttention>(),
-      One<StochasticPositionAttention>(),
-      One<DynamicConvolution>(),
-      One<SynthesizerAttention>(),
-      One<GmlpMixing>(),
-      One<GraphAttention>(),
-      One<ClusteredAttention>(),
-      One<SinkhornAttention>(),
-      One<NystromAttention>(),
+      &Toeplitz1d(),
+      &Toeplitz2dXy(),
+      &Toeplitz2d(),
+      &SoftmaxAttention(),
+      &LinearAttention(),
+      &FastRpbAttention(),
+      &KernelizedRpeAttention(),
+      &ClippedRpeProduct(),
+      &KernelizedClippedRpeAttention(),
+      &TransformerXlAttention(),
+      &PositionAttention(),
+      &RelativeLogitsAttention(),
+      &SparseAttention(),
+      &LinformerAttention(),
+      &MemoryCompressedAttention(),
+      &StochasticPositionAttention(),
+      &DynamicConvolution(),
+      &SynthesizerAttention(),
+      &GmlpMixing(),
+      &GraphAttention(),
+      &ClusteredAttention(),
+      &SinkhornAttention(),
+      &NystromAttention(),
   };
   return operators;
 }

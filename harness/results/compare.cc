@@ -11,26 +11,17 @@
 namespace subquad {
 namespace {
 
-bool Passed(const Json& record) {
-  return record.at("check").at("verdict") == "passed";
+std::map<PointKey, const Record*> ByKey(const std::vector<Record>& records) {
+  std::map<PointKey, const Record*> by_key;
+  for (const Record& record : records) by_key.emplace(record.Key(), &record);
+  return by_key;
 }
 
-bool Timed(const Json& record) { return !record.at("seconds").is_null(); }
-
-std::map<std::string, const Json*> ByKey(const Json& file) {
-  std::map<std::string, const Json*> records;
-  for (const Json& record : file.at("records"))
-    records.emplace(RecordKey(record), &record);
-  return records;
-}
-
-PointChange CompareTimes(const std::string& key, const Json& before,
-                         const Json& after, double confidence,
+PointChange CompareTimes(const PointKey& key, const Times& before,
+                         const Times& after, double confidence,
                          double threshold) {
   PointChange point{key, Change::kAmbiguous, {}, ""};
-  const auto a = before.at("seconds").at("samples").get<std::vector<double>>();
-  const auto b = after.at("seconds").at("samples").get<std::vector<double>>();
-  point.ratio = RatioOfMedians(a, b, confidence);
+  point.ratio = RatioOfMedians(before.samples, after.samples, confidence);
   if (!point.ratio.interval_known) {
     point.note = "too few samples for an interval";
     return point;
@@ -62,9 +53,10 @@ std::string_view ToString(Change change) {
   return "";
 }
 
-FileComparison CompareFiles(const Json& old_file, const Json& new_file,
+FileComparison CompareFiles(const std::vector<Record>& old_records,
+                            const std::vector<Record>& new_records,
                             double threshold) {
-  const auto before = ByKey(old_file), after = ByKey(new_file);
+  const auto before = ByKey(old_records), after = ByKey(new_records);
   FileComparison result;
   int64_t timed = 0;
   for (const auto& [key, record] : before) {
@@ -72,7 +64,7 @@ FileComparison CompareFiles(const Json& old_file, const Json& new_file,
     if (position == after.end())
       ++result.only_old;
     else
-      timed += Timed(*record) && Timed(*position->second);
+      timed += record->seconds && position->second->seconds;
   }
   for (const auto& [key, record] : after)
     result.only_new += !before.contains(key);
@@ -80,24 +72,25 @@ FileComparison CompareFiles(const Json& old_file, const Json& new_file,
       1 - 0.05 / static_cast<double>(std::max<int64_t>(1, timed));
   for (const auto& [key, record] : before) {
     const auto place = after.find(key);
-    if (place == after.end() || !Passed(*record)) continue;
-    const Json& now = *place->second;
-    const std::string verdict = now.at("check").at("verdict");
-    if (verdict == "failed" || verdict == "mistrusted") {
-      const Json& reason = now.at("check").at("reason");
+    if (place == after.end() || !record->passed()) continue;
+    const Record& now = *place->second;
+    const Outcome verdict = now.check.verdict;
+    if (verdict == Outcome::kFailed || verdict == Outcome::kMistrusted)
       result.points.push_back(
           {key,
            Change::kRegression,
            {},
-           "was passed, is " + verdict + ": " +
-               (reason.is_string() ? reason.get<std::string>() : "")});
-    } else if (Timed(*record) && Timed(now)) {
+           fmt::format("was passed, is {}: {}", ToString(verdict),
+                       now.check.reason)});
+    else if (record->seconds && now.seconds)
+      result.points.push_back(CompareTimes(key, *record->seconds, *now.seconds,
+                                           result.confidence, threshold));
+    else if (record->seconds)
       result.points.push_back(
-          CompareTimes(key, *record, now, result.confidence, threshold));
-    } else if (Timed(*record)) {
-      result.points.push_back(
-          {key, Change::kAmbiguous, {}, "was measured, is " + verdict});
-    }
+          {key,
+           Change::kAmbiguous,
+           {},
+           fmt::format("was measured, is {}", ToString(verdict))});
   }
   return result;
 }
@@ -105,40 +98,40 @@ FileComparison CompareFiles(const Json& old_file, const Json& new_file,
 Json MergeFiles(const std::vector<Json>& files,
                 const std::vector<std::string>& names,
                 const std::string& command) {
-  std::vector<Json> records;
-  std::map<std::string, std::pair<const Json*, size_t>> seen;
+  std::vector<Record> records;
+  std::vector<RunInfo> runs;
+  std::map<PointKey, std::pair<Json, size_t>> seen;
   for (size_t i = 0; i < files.size(); ++i) {
-    if (files[i].at("seed") != files.front().at("seed"))
+    runs.push_back(RunInfo::Of(files[i], names[i]));
+    if (runs[i].seed != runs.front().seed)
       throw InvalidInput(
           names[i],
-          fmt::format("seed {} as {} has", files.front().at("seed").dump(),
-                      names.front()),
-          files[i].at("seed").dump());
-    for (const Json& record : files[i].at("records")) {
-      const auto [found, added] =
-          seen.try_emplace(RecordKey(record), &record, i);
-      if (added)
-        records.push_back(record);
-      else if (*found->second.first != record)
+          fmt::format("seed {} as {} has", runs.front().seed, names.front()),
+          std::to_string(runs[i].seed));
+    for (Record& record : RecordsOf(files[i], names[i])) {
+      Json json = ToJson(record);
+      const auto place = seen.find(record.Key());
+      if (place == seen.end()) {
+        seen.emplace(record.Key(), std::pair(std::move(json), i));
+        records.push_back(std::move(record));
+      } else if (place->second.first != json) {
         throw InvalidInput(
             names[i],
-            "points that are not in " + names[found->second.second] + " too",
-            RecordKey(record));
+            "points that are not in " + names[place->second.second] + " too",
+            record.Key().Text());
+      }
     }
   }
   SortRecords(records);
-  Json merged =
-      MakeResultFile({{"command", command},
-                      {"created", CurrentTime()},
-                      {"seed", files.front().at("seed")},
-                      {"environment", files.front().at("environment")}},
-                     records);
+  Json merged = MakeResultFile(
+      {command, CurrentTime(), runs.front().seed, runs.front().environment},
+      records);
   // Lists the machines of the parts if they differ.
   Json sources = Json::array();
-  for (const Json& file : files)
-    sources.push_back({{"command", file.at("command")},
-                       {"created", file.at("created")},
-                       {"environment", file.at("environment")}});
+  for (const RunInfo& run : runs)
+    sources.push_back({{"command", run.command},
+                       {"created", run.created},
+                       {"environment", WriteJson(run.environment)}});
   merged["sources"] = std::move(sources);
   return merged;
 }

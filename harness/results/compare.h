@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/base/statistics.h"
+#include "harness/results/record.h"
 
 namespace subquad {
 
@@ -18,7 +19,7 @@ enum class Change {
 std::string_view ToString(Change change);
 
 struct PointChange {
-  std::string key;  // case|implementation|backend|threads
+  PointKey key;
   Change change = Change::kSame;
   Ratio ratio;  // new / old
   std::string note;
@@ -30,12 +31,12 @@ struct FileComparison {
   double confidence = 0;  // of each interval, after correction
 };
 
-// Compares the files. A `threshold` of 0.05 lets medians differ by 5 % either
-// way, as two runs of one build do on a shared machine. The confidence of the
-// intervals is corrected for the number of points (Bonferroni), so that all of
-// them hold together at 95 %.
-FileComparison CompareFiles(const nlohmann::ordered_json& old_file,
-                            const nlohmann::ordered_json& new_file,
+// Compares the records of two files. A `threshold` of 0.05 lets medians differ
+// by 5 % either way, as two runs of one build do on a shared machine. The
+// confidence of the intervals is corrected for the number of points
+// (Bonferroni), so that all of them hold together at 95 %.
+FileComparison CompareFiles(const std::vector<Record>& old_records,
+                            const std::vector<Record>& new_records,
                             double threshold);
 
 // Joins the result files of the shards of one plan. Throws InvalidInput if

@@ -2,47 +2,39 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "harness/cases/case.h"
-#include "harness/judging/verdict.h"
-#include "reference/contract/implementation.h"
+#include "harness/results/record.h"
 
 namespace subquad {
 
-using Json = nlohmann::ordered_json;
+// How and where a result file was measured.
+struct RunInfo {
+  std::string command;  // the command line
+  std::string created;  // when the run started: ISO 8601
+  uint64_t seed = 1;
+  Environment environment;
 
-// Returns the key of a record's point; records with equal keys are the same
-// point of a sweep.
-std::string RecordKey(const Json& record);
-std::string RecordKey(const std::string& case_id,
-                      const std::string& implementation,
-                      std::string_view backend, int threads);
-
-// Returns a record of one implementation on one case, before anything is
-// measured.
-Json MakeRecord(const Case& test_case, const Problem& problem,
-                const Implementation& implementation, int threads,
-                const Verdict& verdict);
-
-// Returns the `check` of a record.
-Json CheckJson(const Verdict& verdict);
+  Json ToJson() const;
+  // Reads these fields of a result file or of the first line of a journal.
+  // Throws InvalidInput naming the file.
+  static RunInfo Of(const Json& file, const std::string& name);
+};
 
 // Describes the algorithms of these records, as in the registry.
-Json DescribeAlgorithms(const std::vector<Json>& records);
+Json DescribeAlgorithms(const std::vector<Record>& records);
 
 // Sorts records in the order of the registry, then by scalar type, settings and
 // size, so that merged shards are in the order of a single run.
-void SortRecords(std::vector<Json>& records);
+void SortRecords(std::vector<Record>& records);
 
 // Returns a complete result file and computes its fits and crossovers.
-Json MakeResultFile(const Json& header, const std::vector<Json>& records);
+Json MakeResultFile(const RunInfo& run, const std::vector<Record>& records);
 
-// Throws InvalidInput that names the file and the record if a required field is
-// missing or has a wrong type.
-void CheckResults(const Json& file, const std::string& name);
+// Returns the records of a result file. Throws InvalidInput that names the file
+// and the record if a field is missing or has a wrong type.
+std::vector<Record> RecordsOf(const Json& file, const std::string& name);
 
 // Tells whether a file was merged from shards of several processors, whose
 // times cannot be compared.
@@ -60,18 +52,18 @@ std::string FormatWords(const Json& file);
 class Journal {
  public:
   // Creates the file, or continues an existing one after its last whole line.
-  Journal(const std::filesystem::path& path, const Json& header);
+  Journal(const std::filesystem::path& path, const RunInfo& run);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
   // Appends a record. Throws std::runtime_error if the disk is full; earlier
   // records remain readable.
-  void Append(const Json& record);
+  void Append(const Record& record);
 
   static std::filesystem::path PathFor(const std::filesystem::path& out);
-  // Returns the line before the records; empty if it is incomplete.
-  static Json ReadHeader(const std::filesystem::path& path);
+  // Returns the run of a journal; an empty object if its line is incomplete.
+  static Json ReadRun(const std::filesystem::path& path);
   // Returns the records of a journal without an incomplete last line.
   static std::vector<Json> Read(const std::filesystem::path& path);
 

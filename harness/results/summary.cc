@@ -153,17 +153,17 @@ Json SummarizeRecipes(const std::vector<std::pair<std::string, Json>>& files,
                       const std::vector<Recipe>& recipes) {
   std::vector<Platform> order;
   std::map<Platform, std::vector<RecipePoint>> platforms;
-  std::map<std::pair<Platform, std::string>, std::string> seen;
+  std::map<std::pair<Platform, PointKey>, std::string> seen;
   for (const auto& [name, file] : files)
     for (const Json& record : file.at("records")) {
       const Platform platform = PlatformOf(record, file.at("environment"));
       if (!platforms.contains(platform)) order.push_back(platform);
-      const std::string key = RecordKey(record);
+      const PointKey key = PointKey::Of(record);
       const auto [found, added] = seen.try_emplace({platform, key}, name);
       if (!added)
         throw InvalidInput(name,
                            "measurements that are not in " + found->second,
-                           key + "; summarize the runs separately");
+                           key.Text() + "; summarize the runs separately");
       platforms[platform].push_back(
           {SettingsOf(record), &record, IsMixed(file)});
     }

@@ -8,10 +8,23 @@
 
 namespace subquad {
 
-using Json = nlohmann::ordered_json;
-
 double Times::Spent() const {
   return std::accumulate(samples.begin(), samples.end(), 0.0);
+}
+
+int Times::Processes() const {
+  return std::max(1, static_cast<int>(processes.size()));
+}
+
+void Times::Add(const Times& more) {
+  if (processes.empty()) processes = {std::ssize(samples)};
+  samples.insert(samples.end(), more.samples.begin(), more.samples.end());
+  if (more.processes.empty())
+    processes.push_back(std::ssize(more.samples));
+  else
+    processes.insert(processes.end(), more.processes.begin(),
+                     more.processes.end());
+  stopped_by = more.stopped_by;
 }
 
 Median MedianOf(const Times& times) {
@@ -32,7 +45,7 @@ Median MedianOf(const Times& times) {
   return MedianWithInterval(medians);
 }
 
-Json TimesJson(const Times& times) {
+Json JsonValue<Times>::Write(const Times& times) {
   const Median median = MedianOf(times);
   Json seconds = {{"median", median.median},
                   {"low", median.interval.low},
@@ -45,13 +58,18 @@ Json TimesJson(const Times& times) {
   return seconds;
 }
 
-Times TimesOf(const Json& seconds) {
-  Times times{seconds.at("samples").get<std::vector<double>>(),
-              seconds.value("processes", std::vector<int64_t>()),
-              seconds.at("stopped_by")};
-  if (times.processes.empty())
-    times.processes = {static_cast<int64_t>(times.samples.size())};
-  return times;
+void JsonValue<Times>::Read(const Json& json, const std::string& where,
+                            Times& times) {
+  double derived = 0;  // from the samples
+  FieldReader fields(json, where);
+  for (const char* name : {"median", "low", "high", "min", "max"})
+    fields(name, derived, Empty::kNull);
+  fields("samples", times.samples, Empty::kValue);
+  fields("processes", times.processes, Empty::kOmitted);
+  fields("stopped_by", times.stopped_by, Empty::kValue);
+  fields.RefuseUnknown();
+  if (times.samples.empty())
+    throw InvalidInput(where + ": samples", "at least one", "none");
 }
 
 }  // namespace subquad

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "harness/base/json_fields.h"
 #include "harness/base/statistics.h"
 
 namespace subquad {
@@ -18,8 +18,12 @@ struct Times {
   std::vector<int64_t> processes;
   std::string stopped_by;  // interval, samples or budget
 
+  // Returns the number of processes that took samples.
+  int Processes() const;
   // Returns the sum of the samples, about the time that measuring took.
   double Spent() const;
+  // Appends the samples of another process.
+  void Add(const Times& more);
 };
 
 // Returns the median with its interval: for one process of its samples, for
@@ -28,8 +32,13 @@ struct Times {
 // samples do not add up.
 Median MedianOf(const Times& times);
 
-// Converts to a record's `seconds` and back.
-nlohmann::ordered_json TimesJson(const Times& times);
-Times TimesOf(const nlohmann::ordered_json& seconds);
+// A record's `seconds`: the samples, and the median and its interval that
+// follow from them.
+template <>
+struct JsonValue<Times> {
+  static Json Write(const Times& times);
+  // Throws InvalidInput that names `where` if there are no samples.
+  static void Read(const Json& json, const std::string& where, Times& times);
+};
 
 }  // namespace subquad

@@ -11,57 +11,84 @@
 
 #include "harness/base/clock.h"
 #include "harness/base/interrupts.h"
+#include "harness/registry/registry.h"
 #include "harness/sweeps/worker.h"
 
 namespace subquad {
-
-using Json = nlohmann::ordered_json;
 
 std::string JobName(const Implementation& implementation) {
   return implementation.id +
          (implementation.backend == Backend::kCuda ? "@cuda" : "");
 }
 
-Json Job::ToJson() const {
-  Json parts = Json::array();
-  for (const JobCase& part : cases)
-    parts.push_back({{"case", part.id},
-                     {"implementations", part.implementations},
-                     {"digests", part.digests}});
-  return {{"cases", parts},
-          {"threads", threads},
-          {"resident", resident},
-          {"relative_width", sampling.relative_width},
-          {"min_samples", sampling.min_samples},
-          {"max_samples", sampling.max_samples},
-          {"budget_seconds", sampling.budget_seconds},
-          {"least_samples", sampling.least_samples},
-          {"case_seconds", limits.case_seconds},
-          {"memory_bytes", limits.memory_bytes},
-          {"flops32", floors.flops_per_second_float32},
-          {"flops64", floors.flops_per_second_float64},
-          {"cached", floors.cached_bytes_per_second},
-          {"folder", folder.string()}};
+// As ["fft", "fft@cuda"].
+template <>
+struct JsonValue<JobCase> {
+  static Json Write(const JobCase& part) {
+    std::vector<std::string> names;
+    for (const Implementation* implementation : part.implementations)
+      names.push_back(JobName(*implementation));
+    return {{"case", part.test_case.Id()},
+            {"implementations", names},
+            {"digests", part.digests}};
+  }
+  static void Read(const Json& json, const std::string& where, JobCase& part) {
+    std::string id;
+    std::vector<std::string> names;
+    FieldReader fields(json, where);
+    fields("case", id, Empty::kValue);
+    fields("implementations", names, Empty::kValue);
+    fields("digests", part.digests, Empty::kOmitted);
+    part.test_case = MakeCase(ParseCaseId(id));
+    const std::vector<const Implementation*> all =
+        ImplementationsOf(*part.test_case.op);
+    for (const std::string& name : names) {
+      const auto place =
+          std::ranges::find_if(all, [&](const Implementation* candidate) {
+            return JobName(*candidate) == name;
+          });
+      if (place == all.end())
+        throw InvalidInput(where + ": implementations",
+                           "implementations of this operator", name);
+      part.implementations.push_back(*place);
+    }
+  }
+};
+
+template <FieldsOf<Job> T, typename Fields>
+void VisitFields(T& job, Fields&& fields) {
+  fields("cases", job.cases, Empty::kValue);
+  fields("threads", job.threads, Empty::kValue);
+  fields("resident", job.resident, Empty::kValue);
+  fields("relative_width", job.sampling.relative_width, Empty::kValue);
+  fields("min_samples", job.sampling.min_samples, Empty::kValue);
+  fields("max_samples", job.sampling.max_samples, Empty::kValue);
+  fields("budget_seconds", job.sampling.budget_seconds, Empty::kValue);
+  fields("least_samples", job.sampling.least_samples, Empty::kValue);
+  fields("case_seconds", job.limits.case_seconds, Empty::kValue);
+  fields("memory_bytes", job.limits.memory_bytes, Empty::kValue);
+  fields("flops32", job.floors.flops_per_second_float32, Empty::kValue);
+  fields("flops64", job.floors.flops_per_second_float64, Empty::kValue);
+  fields("cached", job.floors.cached_bytes_per_second, Empty::kValue);
+  fields("folder", job.folder, Empty::kValue);
 }
 
-Job Job::FromJson(const Json& json) {
-  Job job;
-  for (const Json& part : json.at("cases"))
-    job.cases.push_back(
-        {part.at("case"),
-         part.at("implementations").get<std::vector<std::string>>(),
-         part.value("digests", std::vector<std::string>())});
-  job.threads = json.at("threads");
-  job.resident = json.at("resident");
-  job.sampling = {json.at("relative_width"), json.at("min_samples"),
-                  json.at("max_samples"), json.at("budget_seconds"),
-                  json.at("least_samples")};
-  job.limits.case_seconds = json.at("case_seconds");
-  job.limits.memory_bytes = json.at("memory_bytes");
-  job.floors = {json.at("flops32"), json.at("flops64"), json.at("cached")};
-  job.folder = json.value("folder", "");
-  return job;
+template <FieldsOf<JobPlace> T, typename Fields>
+void VisitFields(T& place, Fields&& fields) {
+  fields("part", place.part, Empty::kValue);
+  fields("index", place.index, Empty::kValue);
 }
+
+template <FieldsOf<MoreSamples> T, typename Fields>
+void VisitFields(T& more, Fields&& fields) {
+  fields("reason", more.reason, Empty::kValue);
+  fields("seconds", more.seconds, Empty::kNull);
+}
+
+Json Job::ToJson() const { return WriteJson(*this); }
+Job Job::FromJson(const Json& json) { return ReadJson<Job>(json, "job"); }
+Json JobPlace::ToJson() const { return WriteJson(*this); }
+Json MoreSamples::ToJson() const { return WriteJson(*this); }
 
 WorkerOutcome CallWorker(const Job& job, double seconds) {
   WorkerOutcome outcome;
@@ -113,15 +140,21 @@ WorkerOutcome CallWorker(const Job& job, double seconds) {
       Json line = Json::parse(pending.substr(0, end), nullptr, false);
       if (!line.is_object()) continue;
       if (line.contains("begin")) {
-        outcome.current = line["begin"];
-        outcome.current_case = line["case"];
+        outcome.in_turns = line["begin"].is_null();
+        outcome.current.reset();
+        if (!outcome.in_turns)
+          outcome.current = ReadJson<JobPlace>(line["begin"], "worker");
       }
       if (line.contains("failure")) outcome.failure = line["failure"];
       if (line.contains("again")) outcome.again = true;
       if (line.contains("resident_bytes"))
         outcome.resident_bytes = line["resident_bytes"];
       if (line.contains("record"))
-        outcome.records.push_back(std::move(line["record"]));
+        outcome.records.push_back({ReadJson<JobPlace>(line["place"], "worker"),
+                                   RecordOf(line["record"], "worker")});
+      if (line.contains("more"))
+        outcome.more.push_back({ReadJson<JobPlace>(line["place"], "worker"),
+                                ReadJson<MoreSamples>(line["more"], "worker")});
     }
   }
   ::close(from_worker[0]);

@@ -28,22 +28,20 @@ Progress::Progress(size_t total, std::string pass)
     : total_(total), pass_(std::move(pass)), start_(SteadySeconds()) {}
 
 void Progress::Report(const PlannedCase& planned,
-                      const std::vector<Json>& records) {
+                      const std::vector<Record>& records) {
   ++done_;
   std::string text;
-  for (const Json& record : records) {
-    std::string name = record.at("implementation");
-    if (record.at("backend") != ToString(Backend::kCpu))
-      name += fmt::format(" ({})", record.at("backend").get<std::string>());
-    const Json& seconds = record.at("seconds");
-    const Json& check = record.at("check");
+  for (const Record& record : records) {
+    std::string name = record.implementation;
+    if (record.backend != Backend::kCpu)
+      name += fmt::format(" ({})", ToString(record.backend));
     std::string result;
-    if (!seconds.is_null()) {
-      result = ShortTime(seconds.at("median").get<double>());
+    if (record.seconds) {
+      result = ShortTime(MedianOf(*record.seconds).median);
     } else {
-      result = check.at("verdict").get<std::string>();
-      if (!check.at("reason").is_null())
-        result += " (" + check.at("reason").get<std::string>() + ")";
+      result = ToString(record.check.verdict);
+      if (!record.check.reason.empty())
+        result += " (" + record.check.reason + ")";
     }
     text += fmt::format("  {} {}", name, result);
   }

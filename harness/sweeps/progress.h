@@ -18,7 +18,7 @@ class Progress {
   // `pass` is printed before the count: "pass 2 of 6: ".
   explicit Progress(size_t total, std::string pass = "");
 
-  void Report(const PlannedCase& planned, const std::vector<Json>& records);
+  void Report(const PlannedCase& planned, const std::vector<Record>& records);
   void Skip() { ++done_; }
 
  private:

@@ -4,12 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <map>
 #include <set>
 #include <span>
-#include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "harness/base/exit_status.h"
@@ -29,23 +28,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool Passed(const Json& record) {
-  return record.at("check").at("verdict") == "passed";
-}
-
 // Estimates the time of a run from earlier runs of the same implementation.
 class Forecast {
  public:
-  void Learn(const Json& record) {
-    if (record.at("seconds").is_null()) return;
-    const double flops = record.at("flops").get<double>();
+  void Learn(const Record& record) {
+    if (!record.seconds) return;
+    const double flops = record.flops.value_or(0);
     if (flops > 0)
-      rate_[Key(record)] =
-          record.at("seconds").at("median").get<double>() / flops;
+      rate_[KeyOf(record)] = MedianOf(*record.seconds).median / flops;
   }
-  double Seconds(const Json& record, const Floors& floors) const {
-    const double flops = record.at("flops").get<double>();
-    const auto position = rate_.find(Key(record));
+  double Seconds(const Record& record, const Floors& floors) const {
+    const double flops = record.flops.value_or(0);
+    const auto position = rate_.find(KeyOf(record));
     if (position != rate_.end()) return flops * position->second;
     return floors.flops_per_second_float32 > 0
                ? flops / floors.flops_per_second_float32
@@ -53,13 +47,11 @@ class Forecast {
   }
 
  private:
-  static std::string Key(const Json& record) {
-    return record.at("operator").get<std::string>() + "/" +
-           record.at("implementation").get<std::string>() + "/" +
-           record.at("backend").get<std::string>() + "/" +
-           record.at("scalar").get<std::string>();
+  using Key = std::tuple<std::string, std::string, Backend, Scalar>;
+  static Key KeyOf(const Record& record) {
+    return {record.op, record.implementation, record.backend, record.scalar};
   }
-  std::map<std::string, double> rate_;
+  std::map<Key, double> rate_;
 };
 
 class Sweep {
@@ -72,22 +64,18 @@ class Sweep {
   int Run() {
     std::vector<PlannedCase> plan = Plan();
     const fs::path journal_path = Journal::PathFor(options_.out);
-    Json environment = DescribeEnvironment(LargestThreads(plan));
-    CollectDone(journal_path, environment, plan);
-    ReadFloors(environment);
-    const Json header = {{"format", "journal/1"},
-                         {"command", options_.command},
-                         {"created", CurrentTime()},
-                         {"seed", options_.seed},
-                         {"environment", environment}};
+    const RunInfo run{options_.command, CurrentTime(), options_.seed,
+                      DescribeEnvironment(LargestThreads(plan))};
+    CollectDone(journal_path, run.environment, plan);
+    SetFloors(run.environment.measured);
     CatchInterrupts();
-    Journal journal(journal_path, header);
+    Journal journal(journal_path, run);
     Measure(plan, journal);
     MeasureCrossings(journal);
     SetOthersAside();
     SortRecords(records_);
     WriteFileAtomically(options_.out,
-                        MakeResultFile(header, records_).dump(1) + "\n");
+                        MakeResultFile(run, records_).dump(1) + "\n");
     fs::remove(journal_path);
     return Finish();
   }
@@ -123,7 +111,7 @@ class Sweep {
     constexpr int kHalvings = 5;
     for (int round = 0; options_.crossings && round < kHalvings; ++round) {
       const std::vector<PlannedCase> plan =
-          BetweenCrossings(records_, BuiltInRecipes());
+          BetweenCrossings(ToJson(records_), BuiltInRecipes());
       if (plan.empty() || Interrupted()) return;
       Tell("{} more cases around crossovers\n", plan.size());
       Measure(plan, journal);
@@ -172,7 +160,7 @@ class Sweep {
   // Collects the records of an earlier run from its file and its journal.
   // Records of another build are measured again; records of another machine are
   // an error.
-  void CollectDone(const fs::path& journal, const Json& environment,
+  void CollectDone(const fs::path& journal, const Environment& environment,
                    const std::vector<PlannedCase>& plan) {
     const bool left_over = fs::exists(journal);
     if (!options_.resume) {
@@ -193,37 +181,40 @@ class Sweep {
       Collect(options_.out, file, file["records"], environment, plan);
     }
     if (left_over)
-      Collect(journal, Journal::ReadHeader(journal), Journal::Read(journal),
+      Collect(journal, Journal::ReadRun(journal), Journal::Read(journal),
               environment, plan);
     TellOfOtherPrograms(plan);
   }
 
-  void Collect(const fs::path& path, const Json& header,
-               const std::vector<Json>& records, const Json& environment,
+  void Collect(const fs::path& path, const Json& run,
+               const std::vector<Json>& records, const Environment& environment,
                const std::vector<PlannedCase>& plan) {
-    if (header.contains("environment"))
-      RefuseOtherMachine(path, header.at("environment"), environment);
+    if (run.contains("environment"))
+      RefuseOtherMachine(path, run.at("environment"), environment);
     bool has_others = false;
-    for (const Json& record : records) {
-      if (record.value("program", "") == kProgram) {
+    for (const Json& json : records) {
+      if (json.value("program", "") == kProgram) {
+        Record record = RecordOf(json, path.string());
         RefuseOtherTensors(path, record, plan);
-        Keep(record);
+        Keep(std::move(record));
       } else {
-        others_.insert(RecordKey(record));
+        others_.insert(PointKey::Of(json));
         has_others = true;
       }
     }
     if (has_others) files_of_others_.push_back(path);
   }
 
+  // Throws InvalidInput if a file of an earlier run is of another machine.
   static void RefuseOtherMachine(const fs::path& path, const Json& other,
-                                 const Json& environment) {
-    for (const char* field : {"cpu", "target"}) {
+                                 const Environment& environment) {
+    for (const auto& [field, value] :
+         {std::pair("cpu", environment.cpu),
+          std::pair("target", environment.target)}) {
       // Older files have no target; they come from another build anyway.
-      if (!other.contains(field) || other[field] == environment.at(field))
-        continue;
+      if (!other.contains(field) || other[field] == Json(value)) continue;
       throw InvalidInput(path.string() + ": --resume: " + field,
-                         environment.at(field).dump() +
+                         Json(value).dump() +
                              " of this run (remove the file, or choose "
                              "another --out)",
                          other[field].dump());
@@ -239,9 +230,7 @@ class Sweep {
     size_t again = 0;
     for (const PlannedCase& planned : plan)
       for (const Implementation* implementation : planned.implementations) {
-        const std::string key =
-            RecordKey(planned.test_case.Id(), implementation->id,
-                      ToString(implementation->backend), planned.threads);
+        const PointKey key = KeyOf(planned, *implementation);
         again += others_.contains(key) && !places_.contains(key);
       }
     std::string names;
@@ -260,49 +249,43 @@ class Sweep {
   }
 
   // Throws InvalidInput if a record's input folder has changed since.
-  static void RefuseOtherTensors(const fs::path& path, const Json& record,
+  static void RefuseOtherTensors(const fs::path& path, const Record& record,
                                  const std::vector<PlannedCase>& plan) {
-    const Json inputs = record.value("inputs", Json::object());
-    if (!inputs.contains("digest")) return;
+    if (!record.inputs) return;
     for (const PlannedCase& planned : plan)
       if (planned.test_case.source &&
-          inputs.at("source") == Json(planned.test_case.input) &&
-          inputs.at("digest") != Json(planned.test_case.source->digest))
+          record.inputs->source == planned.test_case.input &&
+          record.inputs->digest != planned.test_case.source->digest)
         throw InvalidInput(
             path.string() + ": --resume: input " + planned.test_case.input,
             "the tensors with which it was measured (digest " +
-                inputs.at("digest").get<std::string>() + ")",
+                record.inputs->digest + ")",
             "others (digest " + planned.test_case.source->digest + ")");
   }
 
   // Keeps a record; of two records of a point, the one with more samples.
-  bool Keep(Json record) {
-    const auto [found, added] =
-        places_.try_emplace(RecordKey(record), records_.size());
+  bool Keep(Record record) {
+    const auto [place, added] =
+        places_.try_emplace(record.Key(), records_.size());
     if (added) {
       forecast_.Learn(record);
       records_.push_back(std::move(record));
       return true;
     }
-    Json& before = records_[found->second];
+    Record& before = records_[place->second];
     if (SamplesOf(record) <= SamplesOf(before)) return false;
     before = std::move(record);
     return true;
   }
 
-  static size_t SamplesOf(const Json& record) {
-    const Json& seconds = record.at("seconds");
-    return seconds.is_null() ? 0 : seconds.at("samples").size();
+  static size_t SamplesOf(const Record& record) {
+    return record.seconds ? record.seconds->samples.size() : 0;
   }
 
-  void ReadFloors(const Json& environment) {
-    const Json& measured = environment.at("measured");
-    floors_.flops_per_second_float32 =
-        measured.at("fma_flops_per_second").at("float32");
-    floors_.flops_per_second_float64 =
-        measured.at("fma_flops_per_second").at("float64");
-    floors_.cached_bytes_per_second =
-        measured.at("cached_copy_bytes_per_second");
+  void SetFloors(const MeasuredRates& measured) {
+    floors_.flops_per_second_float32 = measured.fma_flops_per_second.float32;
+    floors_.flops_per_second_float64 = measured.fma_flops_per_second.float64;
+    floors_.cached_bytes_per_second = measured.cached_copy_bytes_per_second;
   }
 
   // The unfinished part of one case.
@@ -310,10 +293,10 @@ class Sweep {
     const PlannedCase* planned;
     Problem problem;
     std::vector<const Implementation*> todo;
-    std::vector<Json> fresh;  // new records
+    std::vector<Record> fresh;  // new records
   };
 
-  void Keep(Task& task, Json record, Journal& journal) {
+  void Keep(Task& task, Record record, Journal& journal) {
     task.fresh.push_back(record);
     if (Keep(record)) journal.Append(record);
   }
@@ -322,12 +305,13 @@ class Sweep {
     Task task{&planned, ProblemOf(planned.test_case), {}, {}};
     for (const Implementation* implementation : planned.implementations) {
       if (places_.contains(KeyOf(planned, *implementation))) continue;
-      Json record = MakeRecord(planned.test_case, task.problem, *implementation,
-                               planned.threads, Verdict::Skipped(""));
+      Record record =
+          MakeRecord(planned.test_case, task.problem, *implementation,
+                     planned.threads, Verdict::Skipped(""));
       const double seconds = forecast_.Seconds(record, floors_);
       if (const std::string reason = TooLong(seconds);
           implementation->backend == Backend::kCpu && !reason.empty()) {
-        record["check"] = CheckJson(Verdict::Skipped(reason));
+        record.check = CheckOf(Verdict::Skipped(reason));
         Keep(task, std::move(record), journal);
         continue;
       }
@@ -352,10 +336,10 @@ class Sweep {
     return "";
   }
 
-  static std::string KeyOf(const PlannedCase& planned,
-                           const Implementation& implementation) {
-    return RecordKey(planned.test_case.Id(), implementation.id,
-                     ToString(implementation.backend), planned.threads);
+  static PointKey KeyOf(const PlannedCase& planned,
+                        const Implementation& implementation) {
+    return {planned.test_case.Id(), implementation.id, implementation.backend,
+            planned.threads};
   }
 
   // Runs the cases of one group in one worker.
@@ -365,22 +349,21 @@ class Sweep {
       tasks.push_back(TaskFor(planned, journal));
     bool alone = false;
     while (!Interrupted()) {
-      const Job job = JobFor(tasks, alone);
+      std::vector<Task*> parts;  // of the job's cases
+      const Job job = JobFor(tasks, alone, parts);
       if (job.cases.empty()) break;
       size_t count = 0;
       for (const JobCase& part : job.cases)
         count += part.implementations.size();
       WorkerOutcome outcome = CallWorker(
           job, options_.limits.case_seconds * static_cast<double>(count));
-      for (Json& record : outcome.records) {
-        Task& task = TaskOf(tasks, record.at("case").get<std::string>());
-        std::erase_if(task.todo, [&](const Implementation* implementation) {
-          return record.at("implementation") == Json(implementation->id) &&
-                 record.at("backend") ==
-                     Json(ToString(implementation->backend));
-        });
-        if (options_.resident && Passed(record))
-          AddResident(*task.planned, record);
+      for (auto& [place, record] : outcome.records) {
+        Task& task = *parts.at(place.part);
+        const Implementation* implementation =
+            job.cases[place.part].implementations.at(place.index);
+        std::erase(task.todo, implementation);
+        if (options_.resident && record.passed())
+          AddResident(*task.planned, *implementation, record);
         Keep(task, std::move(record), journal);
       }
       if (outcome.interrupted) break;
@@ -388,8 +371,8 @@ class Sweep {
           outcome.failure.empty() && !outcome.records.empty();
       if (went_well && (outcome.again || alone)) continue;  // run the rest
       // Retries one at a time to find the cause of the crash.
-      if (outcome.current == kTurns && !std::exchange(alone, true)) continue;
-      FailTheGuilty(tasks, outcome, journal);
+      if (outcome.in_turns && !std::exchange(alone, true)) continue;
+      FailTheGuilty(job, parts, outcome, journal);
     }
     for (const Task& task : tasks) {
       if (task.fresh.empty())
@@ -402,131 +385,116 @@ class Sweep {
   // Takes more samples of the records that passed, in another process.
   void RunAgain(Group cases, int pass, Journal& journal, Progress& progress) {
     Job job = EmptyJob(cases.front());
-    std::vector<size_t> places;  // indices of records that get more samples
+    // Indices of the records that get more samples, by their place in the job.
+    std::vector<std::vector<size_t>> indices;
+    size_t count = 0;
     for (const PlannedCase& planned : cases) {
-      JobCase part{planned.test_case.Id(), {}, {}};
+      JobCase part{planned.test_case, {}, {}};
+      std::vector<size_t> of_part;
       for (const Implementation* implementation : planned.implementations) {
         const auto position = places_.find(KeyOf(planned, *implementation));
         if (position == places_.end() ||
             !WantsMore(records_[position->second], pass))
           continue;
-        part.implementations.push_back(JobName(*implementation));
-        part.digests.push_back(records_[position->second].at("digest"));
-        places.push_back(position->second);
+        part.implementations.push_back(implementation);
+        part.digests.push_back(records_[position->second].digest);
+        of_part.push_back(position->second);
       }
-      if (!part.implementations.empty()) job.cases.push_back(std::move(part));
+      if (of_part.empty()) continue;
+      count += of_part.size();
+      job.cases.push_back(std::move(part));
+      indices.push_back(std::move(of_part));
     }
     SampleTogether(job);
-    std::string reason = "no process answered";
-    std::vector<Json> answers;
-    if (!places.empty()) {
-      WorkerOutcome outcome =
-          CallWorker(job, options_.limits.case_seconds *
-                              static_cast<double>(places.size()));
-      if (outcome.interrupted) return;
-      if (!outcome.failure.empty()) reason = outcome.failure;
-      answers = std::move(outcome.records);
-    }
-    for (const size_t place : places) {
-      Json& record = records_[place];
-      const auto answer = std::ranges::find_if(answers, [&](const Json& entry) {
-        return std::ranges::all_of(
-            std::array{"case", "implementation", "backend"},
-            [&](const char* name) {
-              return entry.at(name) == record.at(name);
-            });
-      });
-      AddProcess(record,
-                 answer == answers.end() ? Json{{"reason", reason}} : *answer);
-      journal.Append(record);
-    }
+    WorkerOutcome outcome;
+    if (count > 0)
+      outcome = CallWorker(
+          job, options_.limits.case_seconds * static_cast<double>(count));
+    if (outcome.interrupted) return;
+    const MoreSamples none{
+        outcome.failure.empty() ? "no process answered" : outcome.failure,
+        std::nullopt};
+    for (size_t part = 0; part < indices.size(); ++part)
+      for (size_t i = 0; i < indices[part].size(); ++i) {
+        const JobPlace place{part, i};
+        const auto answer = std::ranges::find(
+            outcome.more, place, &WorkerOutcome::Answer<MoreSamples>::place);
+        Record& record = records_[indices[part][i]];
+        AddProcess(record,
+                   answer == outcome.more.end() ? none : answer->result);
+        journal.Append(record);
+      }
+    size_t part = 0;
     for (const PlannedCase& planned : cases) {
-      std::vector<Json> shown;
-      for (const size_t place : places)
-        if (records_[place].at("case") == planned.test_case.Id())
-          shown.push_back(records_[place]);
-      if (shown.empty())
+      if (part == job.cases.size() ||
+          job.cases[part].test_case.Id() != planned.test_case.Id()) {
         progress.Skip();
-      else
-        progress.Report(planned, shown);
+        continue;
+      }
+      std::vector<Record> shown;
+      for (const size_t index : indices[part++])
+        shown.push_back(records_[index]);
+      progress.Report(planned, shown);
     }
   }
 
   // Tells whether a record needs more samples: not if they have already taken
   // ten times the budget.
-  bool WantsMore(const Json& record, int pass) const {
-    if (!Passed(record) || record.at("seconds").is_null()) return false;
-    const Times times = TimesOf(record.at("seconds"));
-    return static_cast<int>(times.processes.size()) < pass &&
-           times.Spent() < 10 * options_.sampling.budget_seconds;
+  bool WantsMore(const Record& record, int pass) const {
+    if (!record.passed() || !record.seconds) return false;
+    return record.seconds->Processes() < pass &&
+           record.seconds->Spent() < 10 * options_.sampling.budget_seconds;
   }
 
   // Adds the samples of another process. A point that fails in one process has
   // failed.
-  static void AddProcess(Json& record, const Json& answer) {
-    if (const std::string reason = answer.at("reason"); !reason.empty()) {
-      record["seconds"] = nullptr;
-      record["check"]["verdict"] = "failed";
-      record["check"]["reason"] = "in another process: " + reason;
-      return;
-    }
-    Times times = TimesOf(record.at("seconds"));
-    const Times more = TimesOf(answer.at("seconds"));
-    times.samples.insert(times.samples.end(), more.samples.begin(),
-                         more.samples.end());
-    times.processes.push_back(more.processes.front());
-    times.stopped_by = more.stopped_by;
-    record["seconds"] = TimesJson(times);
-  }
-
-  static Task& TaskOf(std::vector<Task>& tasks, const std::string& id) {
-    const auto position = std::ranges::find_if(tasks, [&](const Task& task) {
-      return task.planned->test_case.Id() == id;
-    });
-    if (position == tasks.end())
-      throw std::logic_error("a worker answered for " + id);
-    return *position;
+  static void AddProcess(Record& record, const MoreSamples& more) {
+    if (more.seconds)
+      record.seconds->Add(*more.seconds);
+    else
+      record.Fail("in another process: " + more.reason);
   }
 
   // Fails the implementation that was running, or all remaining ones if that is
   // unknown.
-  void FailTheGuilty(std::vector<Task>& tasks, const WorkerOutcome& outcome,
-                     Journal& journal) {
+  void FailTheGuilty(const Job& job, const std::vector<Task*>& parts,
+                     const WorkerOutcome& outcome, Journal& journal) {
     const std::string reason = outcome.failure.empty()
                                    ? "its process exited without output"
                                    : outcome.failure;
-    const auto is_guilty = [&](const Task& task,
-                               const Implementation* implementation) {
-      return task.planned->test_case.Id() == outcome.current_case &&
-             JobName(*implementation) == outcome.current;
+    const auto is_unfinished = [&](JobPlace place) {
+      return std::ranges::count(
+                 parts[place.part]->todo,
+                 job.cases[place.part].implementations[place.index]) > 0;
     };
-    const bool known = std::ranges::any_of(tasks, [&](const Task& task) {
-      return std::ranges::any_of(task.todo,
-                                 [&](const Implementation* candidate) {
-                                   return is_guilty(task, candidate);
-                                 });
-    });
-    for (Task& task : tasks)
-      for (const Implementation* implementation : std::vector(task.todo)) {
-        if (known && !is_guilty(task, implementation)) continue;
+    const bool known = outcome.current && is_unfinished(*outcome.current);
+    for (size_t part = 0; part < parts.size(); ++part)
+      for (size_t i = 0; i < job.cases[part].implementations.size(); ++i) {
+        const JobPlace place{part, i};
+        if (known ? place != *outcome.current : !is_unfinished(place)) continue;
+        Task& task = *parts[part];
+        const Implementation& implementation =
+            *job.cases[part].implementations[i];
         Keep(task,
-             MakeRecord(task.planned->test_case, task.problem, *implementation,
+             MakeRecord(task.planned->test_case, task.problem, implementation,
                         task.planned->threads, Verdict::Failed(reason)),
              journal);
-        std::erase(task.todo, implementation);
+        std::erase(task.todo, &implementation);
       }
   }
 
-  // Returns a job of the unfinished implementations; only the first if `alone`.
-  Job JobFor(const std::vector<Task>& tasks, bool alone) const {
+  // Returns a job of the unfinished implementations, only the first if `alone`,
+  // and sets `parts` to the tasks of its cases.
+  Job JobFor(std::vector<Task>& tasks, bool alone,
+             std::vector<Task*>& parts) const {
     Job job = EmptyJob(*tasks.front().planned);
-    for (const Task& task : tasks) {
+    for (Task& task : tasks) {
       if (task.todo.empty()) continue;
-      job.cases.push_back({task.planned->test_case.Id(), {}});
-      for (const Implementation* implementation : task.todo) {
-        job.cases.back().implementations.push_back(JobName(*implementation));
-        if (alone) return job;
-      }
+      parts.push_back(&task);
+      job.cases.push_back({task.planned->test_case, task.todo});
+      if (!alone) continue;
+      job.cases.back().implementations.resize(1);
+      return job;
     }
     SampleTogether(job);
     return job;
@@ -550,30 +518,25 @@ class Sweep {
     return job;
   }
 
-  void AddResident(const PlannedCase& planned, Json& record) const {
-    for (const Implementation* implementation : planned.implementations) {
-      if (record.at("implementation") != Json(implementation->id) ||
-          record.at("backend") != Json(ToString(implementation->backend)))
-        continue;
-      Job job = EmptyJob(planned);
-      job.cases = {{planned.test_case.Id(), {JobName(*implementation)}}};
-      job.resident = true;
-      const WorkerOutcome outcome =
-          CallWorker(job, options_.limits.case_seconds);
-      if (outcome.resident_bytes > 0)
-        record["resident_bytes"] = outcome.resident_bytes;
-    }
+  void AddResident(const PlannedCase& planned,
+                   const Implementation& implementation, Record& record) const {
+    Job job = EmptyJob(planned);
+    job.cases = {{planned.test_case, {&implementation}}};
+    job.resident = true;
+    const WorkerOutcome outcome = CallWorker(job, options_.limits.case_seconds);
+    if (outcome.resident_bytes > 0)
+      record.resident_bytes = outcome.resident_bytes;
   }
 
   int Finish() const {
-    std::map<std::string, int64_t> verdicts;
-    for (const Json& record : records_)
-      ++verdicts[record.at("check").at("verdict").get<std::string>()];
+    std::map<Outcome, int64_t> verdicts;
+    for (const Record& record : records_) ++verdicts[record.check.verdict];
     fmt::print(
         "{}: {} records: {} passed, {} failed, {} mistrusted, {} "
         "skipped\n",
-        options_.out.string(), records_.size(), verdicts["passed"],
-        verdicts["failed"], verdicts["mistrusted"], verdicts["skipped"]);
+        options_.out.string(), records_.size(), verdicts[Outcome::kPassed],
+        verdicts[Outcome::kFailed], verdicts[Outcome::kMistrusted],
+        verdicts[Outcome::kSkipped]);
     if (Interrupted()) {
       Tell(
           "interrupted; finished records are in {}, rerun with --resume to "
@@ -581,8 +544,8 @@ class Sweep {
           options_.out.string());
       return kInterrupted;
     }
-    return verdicts["passed"] > 0 && verdicts["failed"] == 0 &&
-                   verdicts["mistrusted"] == 0
+    return verdicts[Outcome::kPassed] > 0 && verdicts[Outcome::kFailed] == 0 &&
+                   verdicts[Outcome::kMistrusted] == 0
                ? kFine
                : kCheckFailed;
   }
@@ -590,10 +553,10 @@ class Sweep {
   SweepOptions options_;
   Floors floors_;
   Forecast forecast_;
-  std::vector<Json> records_;
-  std::map<std::string, size_t> places_;  // index in records_, by key
+  std::vector<Record> records_;
+  std::map<PointKey, size_t> places_;  // indices in records_
   // Points that another build measured, and the files that contain them.
-  std::set<std::string> others_;
+  std::set<PointKey> others_;
   std::vector<fs::path> files_of_others_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <new>
 
@@ -24,6 +25,8 @@
 namespace subquad {
 namespace {
 
+namespace fs = std::filesystem;
+
 void Say(const Json& line) {
   const std::string text = line.dump() + "\n";
   size_t done = 0;
@@ -33,6 +36,14 @@ void Say(const Json& line) {
     if (count <= 0) return;  // the sweep has exited
     done += static_cast<size_t>(count);
   }
+}
+
+void SayRecord(JobPlace place, const Record& record) {
+  Say({{"record", ToJson(record)}, {"place", place.ToJson()}});
+}
+
+void SayMore(JobPlace place, const MoreSamples& more) {
+  Say({{"more", more.ToJson()}, {"place", place.ToJson()}});
 }
 
 std::string Gibibytes(double bytes) {
@@ -86,14 +97,6 @@ int64_t PeakBytesOf(Backend backend, const std::function<void()>& function) {
   return peak.bytes();
 }
 
-Json DeviceStateJson() {
-  const std::optional<DeviceState> state = AskDeviceState();
-  if (!state) return nullptr;
-  return {{"processor_mhz", state->processor_mhz},
-          {"memory_mhz", state->memory_mhz},
-          {"throttled", state->throttled}};
-}
-
 // Returns a digest of the bits of all outputs (FNV-1a over words of eight
 // bytes).
 std::string DigestOfOutputs(const Trial& trial) {
@@ -120,19 +123,21 @@ class CaseRun;
 // An implementation that has passed on a case and is ready to be timed.
 struct Entry {
   const CaseRun* run;
+  JobPlace place;
   const Implementation* implementation;
   std::unique_ptr<Prepared> prepared;
-  Json record;
+  Record record;  // unless another process has checked it
   double first_seconds = 0;
   AfterTiming after = {};
 };
 
 class CaseRun {
  public:
-  CaseRun(const Job& job, const JobCase& part)
+  CaseRun(const Job& job, size_t part)
       : job_(job),
-        part_(part),
-        case_(MakeCase(ParseCaseId(part.id))),
+        index_(part),
+        part_(job.cases[part]),
+        case_(part_.test_case),
         problem_(ProblemOf(case_)) {}
 
   // Checks every implementation and makes entries of those that pass.
@@ -140,8 +145,8 @@ class CaseRun {
   void Check(double other_bytes) {
     other_bytes_ = other_bytes;
     if (std::string reason = TensorsDoNotFit(); !reason.empty()) {
-      for (const std::string& name : part_.implementations)
-        SayRecord(Find(name), Verdict::Skipped(reason));
+      for (size_t i = 0; i < part_.implementations.size(); ++i)
+        SayVerdict(i, Verdict::Skipped(reason));
       return;
     }
     Inputs inputs = GenerateInputs(case_, problem_);
@@ -149,20 +154,14 @@ class CaseRun {
         problem_, std::move(inputs), case_.seed,
         case_.source ? NumbersFrom::kUser : NumbersFrom::kUs, kMostWork);
     if (job_.resident) return RunResident();
-    for (size_t i = 0; i < part_.implementations.size(); ++i) {
-      const Implementation& implementation = Find(part_.implementations[i]);
-      if (repeats())
-        RunAgain(implementation, part_.digests[i]);
-      else
-        CheckOne(implementation);
-    }
+    for (size_t i = 0; i < part_.implementations.size(); ++i)
+      repeats() ? RunAgain(i) : CheckOne(i);
   }
 
   // Tells whether another process has checked everything.
   bool repeats() const { return !part_.digests.empty(); }
 
   std::vector<Entry>& entries() { return entries_; }
-  const std::string& id() const { return part_.id; }
   const std::string& input() const { return case_.input; }
 
   double TensorBytes() const {
@@ -176,7 +175,7 @@ class CaseRun {
     const bool is_float32 = problem_.scalar != Scalar::kFloat64;
     const std::vector<Tensor>& inputs = trial_->inputs().tensors;
     for (const Tensor& tensor : inputs)
-      WriteNpy(job_.folder / (tensor.name + ".npy"), tensor.shape,
+      WriteNpy(fs::path(job_.folder) / (tensor.name + ".npy"), tensor.shape,
                tensor.values, is_float32);
     trial_->Poison();
     entries_.front().prepared->Run();
@@ -186,8 +185,9 @@ class CaseRun {
       for (int64_t i = 0; i < output.count; ++i)
         values[static_cast<size_t>(i)] =
             ElementAt(problem_.scalar, output.data, i);
-      WriteNpy(job_.folder / ("out_" + problem_.outputs[o].name + ".npy"),
-               problem_.OutputShape(o), values, is_float32);
+      WriteNpy(
+          fs::path(job_.folder) / ("out_" + problem_.outputs[o].name + ".npy"),
+          problem_.OutputShape(o), values, is_float32);
     }
   }
 
@@ -198,7 +198,8 @@ class CaseRun {
                                  *entry.prepared);
     AfterTiming after;
     if (DeviceRun* device = entry.prepared->OnDevice()) device->Download();
-    after.verdict = JudgeBits(*entry.implementation, entry.record.at("digest"));
+    after.verdict =
+        JudgeBits(*entry.implementation, part_.digests[entry.place.index]);
     return after;
   }
 
@@ -213,12 +214,6 @@ class CaseRun {
   }
 
  private:
-  const Implementation& Find(const std::string& name) const {
-    for (const Implementation* implementation : ImplementationsOf(*case_.op))
-      if (JobName(*implementation) == name) return *implementation;
-    throw InvalidInput("implementation", "one of this operator", name);
-  }
-
   PrepareOptions Options() const {
     // Plans are not tuned for the resident set, which does not depend on it.
     return {.threads = job_.threads, .tune = !job_.resident};
@@ -265,21 +260,15 @@ class CaseRun {
         Gibibytes(WorkspaceBytes(implementation)), Gibibytes(limit));
   }
 
-  void SayRecord(const Implementation& implementation, const Verdict& verdict) {
+  // Answers for an implementation that is not timed.
+  void SayVerdict(size_t index, const Verdict& verdict) const {
+    const JobPlace place{index_, index};
     if (repeats())
-      Say({{"record", Again(implementation, verdict.reason)}});
+      SayMore(place, {verdict.reason, std::nullopt});
     else
-      Say({{"record", MakeRecord(case_, problem_, implementation, job_.threads,
-                                 verdict)}});
-  }
-
-  // Returns a record of an implementation that another process has checked.
-  Json Again(const Implementation& implementation,
-             const std::string& reason) const {
-    return {{"case", part_.id},
-            {"implementation", implementation.id},
-            {"backend", std::string(ToString(implementation.backend))},
-            {"reason", reason}};
+      SayRecord(place,
+                MakeRecord(case_, problem_, *part_.implementations[index],
+                           job_.threads, verdict));
   }
 
   // Judges the output unless its bits equal those that another process has
@@ -295,43 +284,42 @@ class CaseRun {
   }
 
   void RunResident() {
-    const Implementation& implementation = Find(part_.implementations.front());
-    Prepare(implementation)->Run();
+    Prepare(*part_.implementations.front())->Run();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     Say({{"resident_bytes", int64_t{usage.ru_maxrss} * 1024}});
   }
 
   // Prepares and runs an implementation that another process has checked.
-  void RunAgain(const Implementation& implementation,
-                const std::string& digest) {
-    Say({{"begin", JobName(implementation)}, {"case", part_.id}});
-    Entry entry{this, &implementation, nullptr, Again(implementation, ""), 0};
-    entry.record["digest"] = digest;
+  void RunAgain(size_t index) {
+    const Implementation& implementation = *part_.implementations[index];
+    Entry entry{this, {index_, index}, &implementation, nullptr, {}, 0};
+    Say({{"begin", entry.place.ToJson()}});
     Verdict verdict;
     try {
       entry.prepared = Prepare(implementation);
       trial_->Poison();
       entry.first_seconds = RunInParts(*entry.prepared).run;
-      verdict = JudgeBits(implementation, digest);
+      verdict = JudgeBits(implementation, part_.digests[index]);
     } catch (const std::exception& error) {
       verdict = Verdict::Failed(error.what());
     }
     if (verdict.passed())
       entries_.push_back(std::move(entry));
     else
-      SayRecord(implementation, verdict);
+      SayVerdict(index, verdict);
   }
 
   // Prepares, runs and judges an implementation, then measures its memory in a
   // separate run.
-  void CheckOne(const Implementation& implementation) {
-    Say({{"begin", JobName(implementation)}, {"case", part_.id}});
+  void CheckOne(size_t index) {
+    const Implementation& implementation = *part_.implementations[index];
+    const JobPlace place{index_, index};
+    Say({{"begin", place.ToJson()}});
     std::string reason = WhyNot(implementation, problem_);
     if (reason.empty()) reason = WorkspaceDoesNotFit(implementation);
-    if (!reason.empty())
-      return SayRecord(implementation, Verdict::Skipped(reason));
-    Entry entry{this, &implementation, nullptr, {}, 0};
+    if (!reason.empty()) return SayVerdict(index, Verdict::Skipped(reason));
+    Entry entry{this, place, &implementation, nullptr, {}, 0};
     Verdict verdict;
     double setup = 0;
     FirstRun first;
@@ -374,23 +362,23 @@ class CaseRun {
     }
     entry.record =
         MakeRecord(case_, problem_, implementation, job_.threads, verdict);
-    if (entry.prepared && !entry.prepared->Choice().empty())
-      entry.record["choice"] = entry.prepared->Choice();
+    if (entry.prepared) entry.record.choice = entry.prepared->Choice();
     if (verdict.comparison.elements > 0) {
-      entry.record["setup_seconds"] = setup;
-      entry.record["first_seconds"] = entry.first_seconds;
-      entry.record["digest"] = digest;
-      if (counted) entry.record["workspace_bytes"] = workspace;
+      entry.record.setup_seconds = setup;
+      entry.record.first_seconds = entry.first_seconds;
+      entry.record.digest = digest;
+      if (counted) entry.record.workspace_bytes = workspace;
       if (implementation.backend == Backend::kCuda)
-        entry.record["device"] = {{"clock", "events"},
-                                  {"cache", "flushed"},
-                                  {"upload_seconds", first.upload},
-                                  {"download_seconds", first.download}};
+        entry.record.device =
+            RecordedDevice{.clock = "events",
+                           .cache = "flushed",
+                           .upload_seconds = first.upload,
+                           .download_seconds = first.download};
     }
     const bool has_clock =
         implementation.backend == Backend::kCpu || Device().has_clock;
     if (!verdict.passed() || !has_clock) {
-      Say({{"record", entry.record}});
+      SayRecord(place, entry.record);
       // The others start in a new process, whose device works again.
       if (implementation.backend == Backend::kCuda && DeviceIsBroken())
         LeaveToOthers();
@@ -400,8 +388,9 @@ class CaseRun {
   }
 
   const Job& job_;
+  const size_t index_;  // of part_ in the job
   const JobCase& part_;
-  const Case case_;
+  const Case& case_;
   const Problem problem_;
   double other_bytes_ = 0;
   std::unique_ptr<Trial> trial_;
@@ -409,8 +398,9 @@ class CaseRun {
 };
 
 // Returns the other inputs with which an implementation is timed alternately.
-Json TimedWith(const Entry& entry, const std::vector<Entry*>& all) {
-  Json inputs = Json::array();
+std::vector<std::string> TimedWith(const Entry& entry,
+                                   const std::vector<Entry*>& all) {
+  std::vector<std::string> inputs;
   for (const Entry* other : all)
     if (other->run != entry.run &&
         other->implementation == entry.implementation)
@@ -447,34 +437,30 @@ std::vector<Contestant> ContestantsOf(const std::vector<Entry*>& entries) {
 
 void SayMeasured(const Entry& entry, const Sampled& sampled,
                  const std::vector<Entry*>& all) {
-  Json record = entry.record;
   const double fastest = *std::ranges::min_element(sampled.samples);
   std::string reason = entry.after.verdict.reason;
   if (reason.empty())
     reason = entry.run->WhyImpossible(*entry.implementation, fastest);
-  if (reason.empty())
-    record["seconds"] = TimesJson({sampled.samples, {}, sampled.stopped_by});
-  if (entry.run->repeats()) {
-    record["reason"] = reason;
-  } else if (!reason.empty()) {
-    record["check"]["verdict"] = "failed";
-    record["check"]["reason"] = reason;
+  std::optional<Times> seconds;
+  if (reason.empty()) seconds = Times{sampled.samples, {}, sampled.stopped_by};
+  if (entry.run->repeats()) return SayMore(entry.place, {reason, seconds});
+  Record record = entry.record;
+  if (!reason.empty()) {
+    record.Fail(reason);
   } else {
-    record["deterministic"] = entry.after.deterministic;
-    if (const Json others = TimedWith(entry, all); !others.empty())
-      record["timed_with"] = others;
-    if (record.contains("device"))
-      record["device"]["after"] = DeviceStateJson();
+    record.seconds = seconds;
+    record.deterministic = entry.after.deterministic;
+    record.timed_with = TimedWith(entry, all);
+    if (record.device) record.device->after = AskDeviceState();
   }
-  Say({{"record", record}});
+  SayRecord(entry.place, record);
 }
 
 void Measure(const std::vector<Entry*>& entries, const SamplingRule& rule) {
   if (entries.empty()) return;
   const std::vector<Contestant> contestants = ContestantsOf(entries);
-  Say({{"begin",
-        contestants.size() > 1 ? kTurns : contestants.front().name.c_str()},
-       {"case", entries.front()->run->id()}});
+  Say({{"begin", contestants.size() > 1 ? Json(nullptr)
+                                        : entries.front()->place.ToJson()}});
   const std::vector<Sampled> results = SampleInTurns(contestants, rule);
   for (size_t i = 0; i < entries.size(); ++i)
     SayMeasured(*entries[i], results[i], entries);
@@ -488,7 +474,7 @@ void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
   const std::vector<Contestant> contestants = ContestantsOf(entries);
   std::vector<int64_t> runs;
   std::vector<Sampled> results(contestants.size());
-  std::vector<Json> records;
+  std::vector<Record> records;
   Json names = Json::array();
   for (size_t i = 0; i < contestants.size(); ++i) {
     runs.push_back(RunsPerSample(contestants[i]));
@@ -496,7 +482,7 @@ void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
     names.push_back(contestants[i].name);
   }
   Say({{"ready", names},
-       {"records", records},
+       {"records", ToJson(records)},
        {"algorithms", DescribeAlgorithms(records)}});
   std::string line;
   while (std::getline(std::cin, line) && !line.starts_with("end ")) {
@@ -522,8 +508,9 @@ void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
 void LimitMemory(const Job& job) {
   const bool on_gpu = std::ranges::any_of(job.cases, [](const JobCase& part) {
     return std::ranges::any_of(
-        part.implementations,
-        [](const std::string& name) { return name.ends_with("@cuda"); });
+        part.implementations, [](const Implementation* implementation) {
+          return implementation->backend == Backend::kCuda;
+        });
   });
   // A GPU maps much address space, so that only the formula limits memory
   // there.
@@ -544,7 +531,7 @@ int RunWorker() {
     LimitMemory(job);
     std::vector<std::unique_ptr<CaseRun>> runs;
     double bytes = 0;
-    for (const JobCase& part : job.cases) {
+    for (size_t part = 0; part < job.cases.size(); ++part) {
       runs.push_back(std::make_unique<CaseRun>(job, part));
       bytes += runs.back()->TensorBytes();
     }

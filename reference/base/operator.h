@@ -164,4 +164,18 @@ class OperatorWith : public Operator {
   }
 };
 
+// Returns the definition of `problem.op` in this arithmetic.
+template <typename Real>
+std::unique_ptr<Reference<Real>> ReferenceIn(const Problem& problem,
+                                             const Inputs& inputs) {
+  if constexpr (std::is_same_v<Real, float>)
+    return problem.op->ReferenceFloat(problem, inputs);
+  else if constexpr (std::is_same_v<Real, double>)
+    return problem.op->ReferenceDouble(problem, inputs);
+  else if constexpr (std::is_same_v<Real, long double>)
+    return problem.op->ReferenceLongDouble(problem, inputs);
+  else
+    return problem.op->ReferenceEmulated(problem, inputs);
+}
+
 }  // namespace subquad

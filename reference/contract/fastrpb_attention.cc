@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "reference/fastrpb_attention.h"
+#include "reference/inner_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
@@ -14,9 +14,6 @@
 namespace subquad {
 
 Problem ProductOf(const Problem& problem) {
-  static const Toeplitz1d kLine;
-  static const Toeplitz2dXy kRowsAndColumns;
-  static const Toeplitz2d kImage;
   Params params;
   std::vector<GivenShape> shapes;
   const auto shape = [&](const std::string& name) {
@@ -28,7 +25,7 @@ Problem ProductOf(const Problem& problem) {
       if (problem.params.Has(name))
         params.Set(name, problem.params.values().at(name));
     shapes.push_back({"weights", shape("weights")});
-    return ResolveProblem(kLine, params, problem.scalar, shapes,
+    return ResolveProblem(Toeplitz1d(), params, problem.scalar, shapes,
                           problem.leading);
   }
   for (const char* name : {"height", "width"})
@@ -36,7 +33,7 @@ Problem ProductOf(const Problem& problem) {
   if (!NeedsFullImage(problem)) {
     for (const char* name : {"weights_rows", "weights_cols"})
       shapes.push_back({name, shape(name)});
-    return ResolveProblem(kRowsAndColumns, params, problem.scalar, shapes,
+    return ResolveProblem(Toeplitz2dXy(), params, problem.scalar, shapes,
                           problem.leading);
   }
   Shape weights = {2 * problem.Dim("height") - 1, 2 * problem.Dim("width") - 1};
@@ -46,7 +43,7 @@ Problem ProductOf(const Problem& problem) {
     weights.insert(weights.begin(), problem.leading.begin(),
                    problem.leading.end());
   shapes.push_back({"weights", weights});
-  return ResolveProblem(kImage, params, problem.scalar, shapes,
+  return ResolveProblem(Toeplitz2d(), params, problem.scalar, shapes,
                         problem.leading);
 }
 
@@ -92,7 +89,8 @@ RowBound FastRpbBound(const Problem& problem, const Inputs& inputs,
     Problem product;
     Inputs product_inputs;
     RowBound product_bound;
-    std::unique_ptr<FastRpbAttentionReference<double>> reference;
+    Problem attention;
+    std::unique_ptr<Reference<double>> whole, attention_rows;
     int64_t e;
   };
   const auto parts = std::make_shared<Parts>();
@@ -119,13 +117,14 @@ RowBound FastRpbBound(const Problem& problem, const Inputs& inputs,
   }
   parts->product_bound =
       product.norm_bound(parts->product, parts->product_inputs);
-  parts->reference =
-      std::make_unique<FastRpbAttentionReference<double>>(problem, inputs);
+  parts->attention = AttentionOf(problem);
+  parts->whole = ReferenceIn<double>(problem, inputs);
+  parts->attention_rows = ReferenceIn<double>(parts->attention, inputs);
   return [parts](const RowId& id, std::span<double> units) {
     std::vector<double> value(static_cast<size_t>(parts->e));
     std::vector<double> of_product(static_cast<size_t>(parts->e));
-    parts->reference->Row(id, value.data(), nullptr);
-    parts->reference->AttentionUnits(id, units);
+    parts->attention_rows->Row(id, value.data(), units.data());
+    parts->whole->Row(id, value.data(), nullptr);
     parts->product_bound(id, of_product);
     for (size_t c = 0; c < units.size(); ++c)
       units[c] += of_product[c] + std::abs(value[c]);

@@ -4,19 +4,18 @@
 #include <memory>
 #include <vector>
 
-#include "reference/gmlp_mixing.h"
+#include "reference/gmlp_mixing_rows.h"
 #include "reference/toeplitz_1d.h"
 
 namespace subquad {
 
 Problem MixingOf(const Problem& problem) {
-  static const Toeplitz1d kProduct;
   Shape values = problem.leading;
   values.push_back(problem.Dim("n"));
   values.push_back(problem.Dim("m"));
   const auto weights = static_cast<size_t>(problem.InputIndex("weights"));
   return ResolveProblem(
-      kProduct, {}, problem.scalar,
+      Toeplitz1d(), {}, problem.scalar,
       {{"weights", problem.InputShape(weights)}, {"values", values}},
       problem.leading);
 }

@@ -8,7 +8,7 @@
 
 #include "reference/contract/kernelized.h"
 #include "reference/contract/norms.h"
-#include "reference/kernelized_rpe_attention.h"
+#include "reference/kernelized/kernelized.h"
 
 namespace subquad {
 namespace {
@@ -230,9 +230,7 @@ class RpeFftBound {
   // Writes the bound of the plain dense program, which holds for a direct
   // query.
   void DirectUnits(const RowId& id, std::span<double> units) {
-    if (!definition_)
-      definition_ = std::make_unique<KernelizedRpeAttentionReference<double>>(
-          problem_, inputs_);
+    if (!definition_) definition_ = ReferenceIn<double>(problem_, inputs_);
     std::vector<double> value(units.size());
     definition_->Row(id, value.data(), units.data());
   }

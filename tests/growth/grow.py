@@ -21,6 +21,7 @@ from tests.growth import plant_example  # noqa: E402
 OPERATOR = "average_attention"
 FILES = {
     "reference.h": f"reference/{OPERATOR}.h",
+    "reference.cc": f"reference/{OPERATOR}.cc",
     "optimized.cc": f"optimized/{OPERATOR}.cc",
     "test.cc": f"tests/{OPERATOR}_test.cc",
     "recipe.json": "reports/recipes/average-attention.json",
@@ -42,7 +43,7 @@ ROWS = (
         '#include "reference/clipped_rpe_product.h"\n',
         f'#include "reference/{OPERATOR}.h"\n',
     ),
-    ("harness/registry/registry.cc", "      One<PositionAttention>(),", "      One<AverageAttention>(),\n"),
+    ("harness/registry/registry.cc", "      &PositionAttention(),", "      &AverageAttention(),\n"),
     ("optimized/implementations.h", "    PositionAttentionImplementations,", "    AverageAttentionImplementations,\n"),
     (
         "optimized/implementations.h",

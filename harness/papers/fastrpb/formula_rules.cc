@@ -69,11 +69,11 @@ Erratum BlockErratum() {
   // The printed slice has N-1 rows and N+1 columns, so its product with V is
   // not defined. The N x N block in the corner that it points to:
   const Numbers printed =
-      Times(Block(line.circulant, kWide, kN - 1, kWide, 0, kN),
-            line.run["values"], kN);
+      MatrixProduct(Block(line.circulant, kWide, kN - 1, kWide, 0, kN),
+                    line.run["values"], kN);
   const Numbers corrected =
-      Times(Block(line.circulant, kWide, 0, kN, kN - 1, kWide),
-            line.run["values"], kN);
+      MatrixProduct(Block(line.circulant, kWide, 0, kN, kN - 1, kWide),
+                    line.run["values"], kN);
   return {
       "eq. 15 has W = W_ext[N:, :N+1], N-1 rows and N+1 columns of the "
       "lower left corner (its N x N block is tried); W is the upper right "
@@ -86,7 +86,7 @@ Erratum RowsErratum() {
   Line line;
   constexpr int64_t kWide = Line::kWide;
   const Numbers definition = line.run.Definition();
-  const Numbers product = Times(line.circulant, line.extended, kWide);
+  const Numbers product = MatrixProduct(line.circulant, line.extended, kWide);
   const Numbers printed =
       Block(product, Line::kE, 0, Line::kN + 1, 0, Line::kE);
   const Numbers corrected = Block(product, Line::kE, 0, Line::kN, 0, Line::kE);

@@ -151,7 +151,7 @@ void AddFastest(StudyTable& times, const Method& method, int64_t n,
 }
 
 // The fastest algorithm of every method, float32, one thread.
-StudyTable Times(StudyRun& run, const Json& parameters) {
+StudyTable MatrixProduct(StudyRun& run, const Json& parameters) {
   StudyTable times{
       "time",
       {{"method", "name", "relative positions of linear attention"},
@@ -313,7 +313,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
     if (fit)
       slopes.Add({kind, fit->exponent, fit->interval.low, fit->interval.high});
   }
-  return {table, slopes, Times(run, parameters)};
+  return {table, slopes, MatrixProduct(run, parameters)};
 }
 
 StudyVerdict JudgeTimes(const StudyTables& tables) {

@@ -96,7 +96,7 @@ bool AddFile(const fs::path& path, const Json& file, Evidence& evidence) {
 }  // namespace
 
 void AddResults(const Json& file, const std::string& name, Evidence& evidence) {
-  CheckResults(file, name);
+  RecordsOf(file, name);  // throws if one is invalid
   const Json& environment = file["environment"];
   const auto same = [&](const Machine& machine) {
     for (const char* field : {"cpu", "target", "cores", "compiler", "flags",

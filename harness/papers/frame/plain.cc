@@ -17,7 +17,7 @@ double Dot(const Numbers& a, int64_t i, const Numbers& b, int64_t j,
   return sum;
 }
 
-Numbers Times(const Numbers& m, const Numbers& x, int64_t inner) {
+Numbers MatrixProduct(const Numbers& m, const Numbers& x, int64_t inner) {
   const int64_t rows = static_cast<int64_t>(m.size()) / inner;
   const int64_t e = static_cast<int64_t>(x.size()) / inner;
   Numbers out(static_cast<size_t>(rows * e));

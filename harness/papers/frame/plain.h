@@ -43,7 +43,7 @@ Numbers Identity(int64_t n);
 double Dot(const Numbers& a, int64_t i, const Numbers& b, int64_t j, int64_t d);
 
 // m [rows, inner] times x [inner, e].
-Numbers Times(const Numbers& m, const Numbers& x, int64_t inner);
+Numbers MatrixProduct(const Numbers& m, const Numbers& x, int64_t inner);
 
 // Rows first .. end-1 of x [., width], and the rows in another order.
 Numbers RowsOf(const Numbers& x, int64_t width, int64_t first, int64_t end);

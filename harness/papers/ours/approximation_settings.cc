@@ -19,7 +19,7 @@ Approximation Attention(const PlainHead& head, const std::string& op,
   return one;
 }
 
-Numbers Times(Numbers numbers, double factor) {
+Numbers MatrixProduct(Numbers numbers, double factor) {
   for (double& number : numbers) number *= factor;
   return numbers;
 }
@@ -32,8 +32,8 @@ Approximation RandomFeatures(const PlainHead& head, int64_t features,
   one.params.Set("feature_map", std::string("prf"));
   one.params.Set("causal", false);
   one.tensors = {
-      {"q", {head.n, head.d}, Times(head.q, root)},
-      {"k", {head.n, head.d}, Times(head.k, root)},
+      {"q", {head.n, head.d}, MatrixProduct(head.q, root)},
+      {"k", {head.n, head.d}, MatrixProduct(head.k, root)},
       {"v", {head.n, head.e}, head.v},
       {"omega", {features, head.d}, NormalNumbers(features * head.d, seed)}};
   return one;

@@ -340,7 +340,7 @@ Finding Hypernetwork(const Evidence& evidence) {
                                          *std::ranges::min_element(weights)),
                  gap = finding.Measure(
                      "difference of every channel",
-                     LargestDifference(Times(weights, values, kTriedN),
+                     LargestDifference(MatrixProduct(weights, values, kTriedN),
                                        output));
   finding.Add(least >= 0 && gap <= kTriedRounding,
               fmt::format("weights are {} or more, and one matrix of them "

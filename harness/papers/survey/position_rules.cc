@@ -11,7 +11,7 @@
 #include "harness/papers/frame/self_test.h"
 #include "harness/papers/frame/spectrum.h"
 #include "harness/papers/survey/survey.h"
-#include "reference/position_attention.h"
+#include "reference/softmax/position_scheme.h"
 
 namespace subquad {
 namespace {

@@ -5,6 +5,7 @@ A call has one case, or two cases on the same arrays with other values (`again`)
 
 from __future__ import annotations
 
+import enum
 import faulthandler
 import os
 import pickle
@@ -34,13 +35,41 @@ class Call:
     arguments: tuple[str, ...] | None = None  # parameters that the function accepts; None: all of them
 
 
+class FaultKind(enum.Enum):
+    """What a function did instead of returning arrays that can be compared."""
+
+    LATE = enum.auto()  # it did not return in time
+    ENDED = enum.auto()  # it crashed or ended the process
+    RAISED = enum.auto()
+    OUTPUT_MISSING = enum.auto()
+    NOT_AN_ARRAY = enum.auto()
+    WRONG_TYPE = enum.auto()
+    WRONG_SHAPE = enum.auto()
+    CHANGED_INPUT = enum.auto()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A problem that occurred before any values were compared. `detail` tells faults of a kind apart: the name of an exception."""
+
+    kind: FaultKind
+    text: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def is_like(self, other: Fault | None) -> bool:
+        return other is not None and (self.kind, self.detail) == (other.kind, other.detail)
+
+
 @dataclass
 class Reply:
-    """The result of a call. `fault` describes a problem that occurred before any values were compared."""
+    """The result of a call."""
 
     outputs: dict[str, Bits] = field(default_factory=dict)
     second: dict[str, Bits] = field(default_factory=dict)
-    fault: str = ""
+    fault: Fault | None = None
     overwritten: bool = False  # the second call wrote into the output of the first
     seconds: float = 0.0
 
@@ -90,7 +119,7 @@ class Caller:
                     done += 1
                     yield message
                     continue
-                fault = f"did not return within {self.timeout:g} s"
+                fault = Fault(FaultKind.LATE, f"did not return within {self.timeout:g} s")
                 if message == "ended":
                     _, status = os.waitpid(child, 0)
                     ended = True
@@ -147,7 +176,10 @@ class Caller:
                     reply.overwritten = reply.overwritten or not np.array_equal(_raw(now), _raw(bits))
         return reply
 
-    def _one(self, call: Call, problem: dict, arrays: dict[str, Any]) -> tuple[dict[str, Bits], dict[str, Any], str]:
+    def _one(
+        self, call: Call, problem: dict, arrays: dict[str, Any]
+    ) -> tuple[dict[str, Bits], dict[str, Any], Fault | None]:
+        """Calls the function. Returns its outputs as bits, the returned arrays and a fault, if there is one."""
         backward = problem["backward"]
         # Keeps a copy of the values to detect inputs that the function changes.
         before = {name: _raw(np.array(_arrays.bits_of(name, array)[0])) for name, array in arrays.items()}
@@ -164,29 +196,38 @@ class Caller:
             return {}, {}, _how_it_failed(error)
         if not isinstance(returned, dict):
             returned = {next(iter(problem["outputs"])): returned}
-        outputs, fault = {}, ""
+
+        def failed(kind: FaultKind, text: str) -> tuple[dict[str, Bits], dict[str, Any], Fault]:
+            return {}, {}, Fault(kind, text)
+
+        outputs = {}
         for name, shape in problem["outputs"].items():
             if name not in returned:
-                return {}, {}, f"returned no {name}; expected {', '.join(problem['outputs'])}"
+                expected = ", ".join(problem["outputs"])
+                return failed(FaultKind.OUTPUT_MISSING, f"returned no {name}; expected {expected}")
             value = returned[name]
             if not _arrays.is_array(value):
-                return {}, {}, f"returned {type(value).__name__} as {name}; expected an array"
+                found = type(value).__name__
+                return failed(FaultKind.NOT_AN_ARRAY, f"returned {found} as {name}; expected an array")
             if _arrays.kind_of(value) != self.kind:
                 kind = _arrays.kind_of(value)
-                return {}, {}, f"returned an array of {kind} as {name}; expected an array of {self.kind}"
+                text = f"returned an array of {kind} as {name}; expected an array of {self.kind}"
+                return failed(FaultKind.NOT_AN_ARRAY, text)
             try:
                 bits, scalar = _arrays.bits_of(name, value)
             except ValueError as error:
-                return {}, {}, f"returned the wrong type: {error}"
+                return failed(FaultKind.WRONG_TYPE, f"returned the wrong type: {error}")
             if tuple(bits.shape) != tuple(shape):
-                return {}, {}, f"returned the wrong shape: {name} has {list(bits.shape)}, expected {list(shape)}"
+                text = f"returned the wrong shape: {name} has {list(bits.shape)}, expected {list(shape)}"
+                return failed(FaultKind.WRONG_SHAPE, text)
             if scalar != problem["scalar"]:
-                return {}, {}, f"returned the wrong type: {name} has {scalar}, expected {problem['scalar']}"
+                text = f"returned the wrong type: {name} has {scalar}, expected {problem['scalar']}"
+                return failed(FaultKind.WRONG_TYPE, text)
             outputs[name] = np.array(bits), scalar
         for name, array in arrays.items():
             if not np.array_equal(_raw(_arrays.bits_of(name, array)[0]), before[name]):
-                fault = f"changed its input {name}"
-        return outputs, returned, fault
+                return outputs, returned, Fault(FaultKind.CHANGED_INPUT, f"changed its input {name}")
+        return outputs, returned, None
 
     def _gradients(self, inputs: dict[str, Any], params: dict[str, Any], grad: Any) -> dict[str, Any]:
         """Returns grad_X for every input X, by the framework's automatic differentiation."""
@@ -235,14 +276,16 @@ def _receive(reading: int, deadline: float) -> Any:
     return pickle.loads(bytes(data))
 
 
-def _how_it_ended(status: int) -> str:
+def _how_it_ended(status: int) -> Fault:
     if os.WIFSIGNALED(status):
-        return f"crashed: {signal.Signals(os.WTERMSIG(status)).name}"
-    return f"ended the process with status {os.WEXITSTATUS(status)}"
+        name = signal.Signals(os.WTERMSIG(status)).name
+        return Fault(FaultKind.ENDED, f"crashed: {name}", name)
+    return Fault(FaultKind.ENDED, f"ended the process with status {os.WEXITSTATUS(status)}")
 
 
-def _how_it_failed(error: Exception) -> str:
+def _how_it_failed(error: Exception) -> Fault:
     lines = str(error).strip().split("\n")
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-    return f"raised {type(error).__name__}: {lines[0]}{where}"
+    name = type(error).__name__
+    return Fault(FaultKind.RAISED, f"raised {name}: {lines[0]}{where}", name)

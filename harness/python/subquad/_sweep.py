@@ -261,19 +261,7 @@ class _Contest:
         except ValueError as error:
             record["check"].update(verdict="failed", reason=str(error))
             return False
-        check = {
-            "verdict": raw["verdict"],
-            "reason": raw["reason"] or None,
-            "error": _number(raw["error_over_bound"]),
-            "max_error": _number(raw["error"]),
-            "bound": _number(raw["bound"]),
-            "error_ratio": _number(raw["error_over_plain"]),
-            "rows": "all" if raw["all_rows"] else raw["rows"],
-            "gates": raw["gates"] or None,
-            "margin": _number(raw["margin"]),
-            "nearest": raw["nearest"] or None,
-            "blind_to": [name for name, *_ in raw["blind_to"]],
-        }
+        check = json.loads(raw["check"])
         changed = contestant.changed()
         if changed:
             check.update(verdict="failed", reason=changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from typing import Any, Callable
 import numpy as np
 
 from subquad import _arrays, _calls, _subquad
-from subquad._child import Call, Caller, Reply
+from subquad._child import Call, Caller, Fault, FaultKind, Reply
 
 STALE = "the answer to an earlier call"
 # Mistakes that a call reveals directly, without comparing values with a known wrong answer.
@@ -40,6 +41,7 @@ class Failure:
     worst: _calls.Worst | None = None
     kind: str = "forward"
     smallest: str = ""
+    fault: Fault | None = field(default=None, repr=False)  # nothing was compared
 
     @property
     def is_shown(self) -> bool:
@@ -397,8 +399,10 @@ class _Work:
     def _judge(self, row: Row, call: Call, reply: Reply) -> None:
         shared = grouped(call.case)
         if reply.fault:
-            failure = Failure(call.case, reply.fault, _named_fault(reply.fault), kind=row.kind)
-            if shared and reply.fault.startswith("raised "):
+            changed = reply.fault.kind is FaultKind.CHANGED_INPUT
+            name = "an input that was written to" if changed else None
+            failure = Failure(call.case, reply.fault.text, name, kind=row.kind, fault=reply.fault)
+            if shared and reply.fault.kind is FaultKind.RAISED:
                 self.raised.append((row, failure))
             else:
                 self._fail(row, failure)
@@ -524,7 +528,8 @@ class _Work:
         place = os.fspath(folder) if folder is not None else tempfile.mkdtemp(prefix="subquad-")
         groups: dict[tuple, list[Failure]] = {}
         for failure in self.result.failures:
-            groups.setdefault((failure.kind, failure.looks_like or failure.reason.split(":")[0]), []).append(failure)
+            fault = failure.fault and (failure.fault.kind, failure.fault.detail)
+            groups.setdefault((failure.kind, failure.looks_like, fault, math.isnan(failure.error)), []).append(failure)
         order = sorted(groups.values(), key=len, reverse=True)
         deadline = time.monotonic() + seconds
         for index, group in enumerate(order):
@@ -568,8 +573,10 @@ class _Work:
         if not _has_output_axes(self.listing, problem):
             return False
         (_, reply), *_ = self.caller([self._call(case)])
-        if reply.fault or failure.error != failure.error:
-            return reply.fault.split(":")[0] == failure.reason.split(":")[0]
+        if reply.fault:
+            return reply.fault.is_like(failure.fault)
+        if failure.fault:
+            return False
         simpler = self._failure(case, reply.outputs, None)
         if simpler is None or self._passes_as_narrow(case, reply.outputs, None):
             return False
@@ -614,10 +621,6 @@ def _is_tiny(case: str) -> bool:
     problem = _subquad.generate(case)
     sizes = problem["queries"], problem["keys"]
     return min(sizes) == 1 or max(sizes) == 2
-
-
-def _named_fault(fault: str) -> str | None:
-    return "an input that was written to" if fault.startswith("changed its input") else None
 
 
 def _float64(bits: np.ndarray, scalar: str) -> np.ndarray:

@@ -310,16 +310,17 @@ TEST(InputSource, RecordsNameTheTensorsUsed) {
   const Case test_case = Attention("softmax_attention", "n=700");
   const Implementation& implementation =
       *ImplementationsOf(*test_case.op).front();
-  const Json record =
+  const Record record =
       MakeRecord(test_case, ProblemOf(test_case), implementation, 1, Verdict{});
-  EXPECT_EQ(record.at("input"), test_case.input);
-  EXPECT_EQ(record.at("inputs").at("source"), test_case.input);
-  EXPECT_EQ(record.at("inputs").at("rows"), 512);
-  EXPECT_EQ(record.at("inputs").at("fitted"), "tiled");
-  EXPECT_EQ(record.at("inputs").at("offsets"), "extended");
+  EXPECT_EQ(record.input, test_case.input);
+  ASSERT_TRUE(record.inputs);
+  EXPECT_EQ(record.inputs->source, test_case.input);
+  EXPECT_EQ(record.inputs->fit.rows, 512);
+  EXPECT_EQ(record.inputs->fit.fitted, "tiled");
+  EXPECT_EQ(record.inputs->fit.offsets, "extended");
   const Case made = CaseFor("softmax_attention:n=700");
-  EXPECT_FALSE(MakeRecord(made, ProblemOf(made), implementation, 1, Verdict{})
-                   .contains("inputs"));
+  EXPECT_FALSE(
+      MakeRecord(made, ProblemOf(made), implementation, 1, Verdict{}).inputs);
 }
 
 }  // namespace

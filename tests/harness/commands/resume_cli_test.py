@@ -111,9 +111,9 @@ class Resume(unittest.TestCase):
         done = subprocess.run(
             [PROGRAM, "worker"], input=json.dumps(job) + "\n", capture_output=True, text=True, check=False
         )
-        records = [json.loads(line)["record"] for line in done.stdout.splitlines() if line.startswith('{"record"')]
-        self.assertEqual([record["reason"][:40] for record in records], ["the expected output is zero everywhere, "])
-        self.assertNotIn("seconds", records[0])
+        more = [json.loads(line)["more"] for line in done.stdout.splitlines() if line.startswith('{"more"')]
+        self.assertEqual([answer["reason"][:40] for answer in more], ["the expected output is zero everywhere, "])
+        self.assertIsNone(more[0]["seconds"])
 
     def test_killed_ten_times_then_resumed(self):
         axes = ["sweep", *SMALL, "--n", "8:1024:x2", "--scalar", "float32", "--scalar", "float64"]

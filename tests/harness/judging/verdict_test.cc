@@ -151,7 +151,7 @@ TEST_F(Judging, AnElementWithoutAnyBoundIsMistrusted) {
       EXPECT_NE(verdict.reason.find(where), std::string::npos)
           << verdict.reason;
       // The numbers in the record are those of the other elements.
-      const Json check = Json::parse(CheckJson(verdict).dump());
+      const Json check = ToJson(CheckOf(verdict));
       EXPECT_EQ(check["verdict"], "mistrusted");
       EXPECT_LE(check["error"].get<double>(), 1);
       EXPECT_TRUE(check["bound"].is_number());
@@ -188,7 +188,7 @@ TEST_F(Judging, UnboundedErrorsAreNullInAFile) {
   const Verdict verdict = Judge();
   EXPECT_EQ(verdict.outcome, Outcome::kMistrusted);
   EXPECT_EQ(verdict.comparison.judged(), 0);
-  const Json check = Json::parse(CheckJson(verdict).dump());
+  const Json check = ToJson(CheckOf(verdict));
   for (const char* name : {"error", "bound", "error_ratio"})
     EXPECT_TRUE(check[name].is_null()) << name;
   EXPECT_TRUE(check["max_error"].is_number());
@@ -337,7 +337,7 @@ TEST_F(Judging, AMarginBelowOneIsMistrusted) {
             std::string::npos)
       << wide.reason;
   EXPECT_NEAR(wide.margin.value, 0.5, 0.01);
-  const Json check = Json::parse(CheckJson(wide).dump());
+  const Json check = ToJson(CheckOf(wide));
   EXPECT_NEAR(check["margin"].get<double>(), 0.5, 0.01);
   EXPECT_EQ(check["nearest"], "scaled by 1.001");
   trial_.SetOutputs(right_);
@@ -487,9 +487,9 @@ TEST(Selection, LargeProblemsCompareEdgesAndASample) {
 // A limit of work makes the sample smaller, down to a few rows with both ends.
 TEST(Selection, IsSmallerIfRowsAreExpensive) {
   const Problem problem = ProblemOf(CaseOf("toeplitz_1d:n=4000,e=64,heads=2"));
-  const double row = problem.op->RowWork(problem, 0);
+  const double row_work = problem.op->RowWork(problem, 0);
   const auto chosen = [&](double rows) {
-    return SelectRows(problem, 0, 1, rows * row);
+    return SelectRows(problem, 0, 1, rows * row_work);
   };
   EXPECT_TRUE(chosen(kNoLimit).all);
   EXPECT_TRUE(chosen(8000).all);

@@ -22,7 +22,7 @@ TEST(Registry, EveryDefinitionIsRegistered) {
   int count = 0;
   for (const auto& entry :
        fs::directory_iterator(fs::path(kSourceFolder) / "reference")) {
-    if (entry.path().extension() != ".h") continue;
+    if (entry.path().extension() != ".cc") continue;
     std::ifstream stream(entry.path());
     std::stringstream text;
     text << stream.rdbuf();

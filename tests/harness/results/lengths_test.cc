@@ -14,8 +14,8 @@ namespace {
 
 Json RecordOf(const std::string& id) {
   const Case test_case = MakeCase(ParseCaseId(id));
-  return MakeRecord(test_case, ProblemOf(test_case),
-                    *ImplementationsOf(*test_case.op).front(), 1, {});
+  return ToJson(MakeRecord(test_case, ProblemOf(test_case),
+                           *ImplementationsOf(*test_case.op).front(), 1, {}));
 }
 
 TEST(Lengths, AreDeclaredByTheOperator) {

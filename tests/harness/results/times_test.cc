@@ -47,16 +47,43 @@ TEST(Times, FewProcessesHaveARangeAndNoInterval) {
 TEST(Times, OneProcessHasTheUsualInterval) {
   const Times times{{3, 1, 2, 4, 5, 6, 7}, {}, "samples"};
   EXPECT_EQ(MedianOf(times).median, 4);
-  EXPECT_FALSE(TimesJson(times).contains("processes"));
-  EXPECT_EQ(TimesOf(TimesJson(times)).processes, std::vector<int64_t>{7});
+  EXPECT_FALSE(WriteJson(times).contains("processes"));
+  EXPECT_EQ(times.Processes(), 1);
 }
 
 TEST(Times, SurviveARoundTrip) {
-  const Times times = Apart(), again = TimesOf(TimesJson(times));
+  const Times times = Apart(),
+              again = ReadJson<Times>(WriteJson(times), "seconds");
   EXPECT_EQ(again.samples, times.samples);
   EXPECT_EQ(again.processes, times.processes);
   EXPECT_EQ(again.stopped_by, times.stopped_by);
   EXPECT_NEAR(again.Spent(), 30 * 1.25, 0.1);
+}
+
+TEST(Times, OfTwoProcessesAreCounted) {
+  Times times{{3, 1, 2}, {}, "samples"};
+  times.Add({{4, 5}, {}, "budget"});
+  EXPECT_EQ(times.samples, (std::vector<double>{3, 1, 2, 4, 5}));
+  EXPECT_EQ(times.processes, (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(times.stopped_by, "budget");
+  times.Add({{6}, {}, "interval"});
+  EXPECT_EQ(times.processes, (std::vector<int64_t>{3, 2, 1}));
+  EXPECT_EQ(times.Processes(), 3);
+}
+
+TEST(Times, WithoutSamplesAreRefused) {
+  const Json right = WriteJson(Apart());
+  for (const char* name : {"samples", "stopped_by", "median"}) {
+    Json wrong = right;
+    wrong.erase(name);
+    EXPECT_THROW(ReadJson<Times>(wrong, "seconds"), InvalidInput) << name;
+  }
+  for (const char* text : {"null", "{}", "[1, 2]"})
+    EXPECT_THROW(ReadJson<Times>(Json::parse(text), "seconds"), InvalidInput)
+        << text;
+  Json empty = right;
+  empty["samples"] = Json::array();
+  EXPECT_THROW(ReadJson<Times>(empty, "seconds"), InvalidInput);
 }
 
 TEST(Times, SampleCountsMustAddUp) {

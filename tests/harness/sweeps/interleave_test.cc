@@ -116,7 +116,7 @@ TEST(Interleave, IsTrueOrFalse) {
 
 // ---- ratios
 
-Json Record(const std::string& input, double seconds, int count = 20) {
+Json RecordWith(const std::string& input, double seconds, int count = 20) {
   Json samples = Json::array();
   for (int i = 0; i < count; ++i)
     samples.push_back(seconds * (1 + 0.001 * ((i * 7) % count)));
@@ -134,10 +134,11 @@ Json Record(const std::string& input, double seconds, int count = 20) {
 }
 
 TEST(InputRatios, AreRatiosOfTimes) {
-  Json slow = Record("wide", 3), same = Record("equal", 1.5);
+  Json slow = RecordWith("wide", 3), same = RecordWith("equal", 1.5);
   slow["timed_with"] = {"equal", "normal"};
   same["timed_with"] = {"wide"};
-  const Json ratios = ComputeInputRatios({slow, Record("normal", 1.5), same});
+  const Json ratios =
+      ComputeInputRatios({slow, RecordWith("normal", 1.5), same});
   ASSERT_EQ(ratios.size(), 2u);
   EXPECT_EQ(ratios[0].at("input"), "wide");
   EXPECT_EQ(ratios[0].at("against"), "normal");
@@ -154,25 +155,26 @@ TEST(InputRatios, AreRatiosOfTimes) {
 TEST(InputRatios, OnlyOfRecordsThatOtherwiseAgree) {
   for (const char* field : {"operator", "implementation", "backend", "scalar",
                             "threads", "size", "params"}) {
-    Json other = Record("wide", 3);
+    Json other = RecordWith("wide", 3);
     other[field] = "another";
-    EXPECT_TRUE(ComputeInputRatios({Record("normal", 1), other}).empty())
+    EXPECT_TRUE(ComputeInputRatios({RecordWith("normal", 1), other}).empty())
         << field;
   }
-  Json untimed = Record("wide", 3);
+  Json untimed = RecordWith("wide", 3);
   untimed["seconds"] = nullptr;
-  EXPECT_TRUE(ComputeInputRatios({Record("normal", 1), untimed}).empty());
+  EXPECT_TRUE(ComputeInputRatios({RecordWith("normal", 1), untimed}).empty());
   EXPECT_TRUE(
-      ComputeInputRatios({Record("equal", 1), Record("wide", 1)}).empty());
-  EXPECT_TRUE(ComputeInputRatios({Record("normal", 1)}).empty());
-  Json old = Record("wide", 3);
+      ComputeInputRatios({RecordWith("equal", 1), RecordWith("wide", 1)})
+          .empty());
+  EXPECT_TRUE(ComputeInputRatios({RecordWith("normal", 1)}).empty());
+  Json old = RecordWith("wide", 3);
   old.erase("input");
-  EXPECT_TRUE(ComputeInputRatios({Record("normal", 1), old}).empty());
+  EXPECT_TRUE(ComputeInputRatios({RecordWith("normal", 1), old}).empty());
 }
 
 TEST(InputRatios, TooFewSamplesHaveNoInterval) {
-  const Json ratios =
-      ComputeInputRatios({Record("normal", 1, 2), Record("wide", 2, 2)});
+  const Json ratios = ComputeInputRatios(
+      {RecordWith("normal", 1, 2), RecordWith("wide", 2, 2)});
   ASSERT_EQ(ratios.size(), 1u);
   EXPECT_TRUE(ratios[0].at("low").is_null());
   EXPECT_TRUE(ratios[0].at("high").is_null());
@@ -180,14 +182,14 @@ TEST(InputRatios, TooFewSamplesHaveNoInterval) {
 
 // All intervals must hold together: more pairs make them wider.
 TEST(InputRatios, IntervalsAreCorrectedForTheirNumber) {
-  std::vector<Json> records = {Record("normal", 1), Record("wide", 1)};
+  std::vector<Json> records = {RecordWith("normal", 1), RecordWith("wide", 1)};
   const auto width = [](const Json& ratio) {
     return ratio.at("high").get<double>() - ratio.at("low").get<double>();
   };
   const double alone = width(ComputeInputRatios(records)[0]);
   for (int threads = 2; threads < 40; ++threads)
     for (const char* input : {"normal", "wide"}) {
-      records.push_back(Record(input, 1));
+      records.push_back(RecordWith(input, 1));
       records.back()["threads"] = threads;
     }
   EXPECT_GT(width(ComputeInputRatios(records)[0]), alone);

@@ -1,0 +1,118 @@
+#include "reference/dynamic_convolution.h"
+
+#include <cmath>
+#include <vector>
+
+#include "reference/softmax/softmax_rows.h"
+
+namespace subquad {
+namespace {
+
+template <typename Real>
+class DynamicConvolutionReference : public Reference<Real> {
+ public:
+  DynamicConvolutionReference(const Problem& problem, const Inputs& inputs)
+      : problem_(problem),
+        x_(inputs["x"]),
+        phi_k_(inputs["phi_k"]),
+        phi_v_(inputs["phi_v"]),
+        n_(problem.Dim("n")),
+        d_(problem.Dim("D")),
+        taps_(problem.Dim("K")),
+        e_(problem.Dim("e")),
+        before_(problem.params.Flag("causal") ? taps_ - 1 : taps_ / 2) {}
+
+  void Row(const RowId& id, Real* value, double* units) override {
+    const double* x = x_.Head(id.head);
+    const auto width = static_cast<size_t>(e_);
+    std::vector<Real> values(static_cast<size_t>(taps_) * width);
+    std::vector<double> value_units(values.size());
+    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    for (int64_t t = 0; t < taps_; ++t) {
+      const Sum logit =
+          Product(x + id.row * d_, phi_k_.Head(id.head), taps_, t);
+      row.See(t, {logit.value, logit.units});
+      const int64_t j = id.row + t - before_;
+      if (j < 0 || j >= n_) continue;
+      for (int64_t c = 0; c < e_; ++c) {
+        const Sum u = Product(x + j * d_, phi_v_.Head(id.head), e_, c);
+        values[t * e_ + c] = u.value;
+        value_units[t * e_ + c] = u.units;
+      }
+    }
+    row.Write(
+        e_, [&](int64_t t) { return &values[t * e_]; },
+        [&](int64_t t) { return &value_units[t * e_]; }, value, units);
+  }
+
+ private:
+  struct Sum {
+    Real value = 0;
+    double units = 0;
+  };
+
+  // Returns x . column `column` of a matrix [D, columns].
+  Sum Product(const double* x, const double* matrix, int64_t columns,
+              int64_t column) const {
+    Sum sum;
+    double magnitude = 0;
+    for (int64_t a = 0; a < d_; ++a) {
+      const Real product = static_cast<Real>(x[a]) *
+                           static_cast<Real>(matrix[a * columns + column]);
+      sum.value += product;
+      magnitude += std::abs(static_cast<double>(product));
+    }
+    sum.units = 1.01 * static_cast<double>(d_) * magnitude;
+    return sum;
+  }
+
+  const Problem& problem_;
+  const Tensor &x_, &phi_k_, &phi_v_;
+  const int64_t n_, d_, taps_, e_, before_;
+};
+
+class DynamicConvolutionOperator final
+    : public OperatorWith<DynamicConvolutionReference> {
+ public:
+  const Description& description() const override {
+    static const Description kDescription = {
+        "dynamic_convolution",
+        "out_i = sum_t softmax(x_i phi_k)_t (x phi_v)_{i+t-c}",
+        "Transformers II, \"Attention as a hypernetwork\""};
+    return kDescription;
+  }
+
+  std::vector<ParamRule> ParamRules(const Params&) const override {
+    return {ParamRule::Flag("causal",
+                            "a token sees itself and the K - 1 before it")};
+  }
+
+  Signature SignatureFor(const Params&, bool) const override {
+    Signature signature;
+    signature.sizes = {SizeRule::Length("n", "tokens"),
+                       {"D", 64, "width of a token"},
+                       {"K", 7, "places of the window"},
+                       {"e", 64, "width of a value"}};
+    signature.inputs = {
+        {"x", {"n", "D"}},
+        {"phi_k", {"D", "K"}, Role::kParameter, Draw::kMixingRows},
+        {"phi_v", {"D", "e"}, Role::kParameter, Draw::kMixingRows}};
+    signature.outputs = {{"out", {"n", "e"}}};
+    signature.queries = signature.keys = "n";
+    return signature;
+  }
+
+  double RowWork(const Problem& problem, int) const override {
+    return static_cast<double>(problem.Dim("K") * problem.Dim("D")) *
+           static_cast<double>(problem.Dim("e") + 1);
+  }
+};
+
+}  // namespace
+
+const Operator& DynamicConvolution() {
+  static const DynamicConvolutionOperator op;
+  return op;
+}
+
+}  // namespace subquad
