@@ -162,7 +162,8 @@ std::vector<Implementation> CudaImplementations() {
            MemoryCompressedAttentionCudaImplementations,
            StochasticPositionAttentionCudaImplementations,
        })
-    for (Implementation& one : list()) all.push_back(std::move(one));
+    for (Implementation& implementation : list())
+      all.push_back(std::move(implementation));
   return all;
 }
 

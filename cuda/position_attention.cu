@@ -46,7 +46,7 @@ struct PositionSizes {
         vectors = heads;
   }
 
-  bool Is(PositionScheme one) const { return scheme == one; }
+  bool Is(PositionScheme candidate) const { return scheme == candidate; }
   bool relative() const {
     return Is(PositionScheme::kShaw) || Is(PositionScheme::kDeberta);
   }

@@ -456,13 +456,13 @@ class Measurement:
                 )
             self.timed.append(name)
         first = self.records[0]
-        for one, other in self.job.pairs:
-            if one in self.timed and other in self.timed:
-                ratio, low, high = self.intervals.in_turns(self.samples[one], self.samples[other])
-                theirs = programs.PEERS.get(other)
-                self.ratios.append({"operator": first["operator"], "implementation": one, "peer": other, "backend": first["backend"],
+        for implementation, peer in self.job.pairs:
+            if implementation in self.timed and peer in self.timed:
+                ratio, low, high = self.intervals.in_turns(self.samples[implementation], self.samples[peer])
+                theirs = programs.PEERS.get(peer)
+                self.ratios.append({"operator": first["operator"], "implementation": implementation, "peer": peer, "backend": first["backend"],
                                     "scalar": first["scalar"], "threads": first["threads"], "case": first["case"],
-                                    "ratio": ratio, "low": low, "high": high, "rounds": len(self.samples[one]),
+                                    "ratio": ratio, "low": low, "high": high, "rounds": len(self.samples[implementation]),
                                     "remark": theirs.beside if theirs else None})  # fmt: skip
 
 

@@ -88,6 +88,27 @@ void ExpectCovariance(const std::string& kind, const Covariance& covariance) {
   }
 }
 
+// Returns P_a(i, j) as a function of i - j.
+double SineCovariance(const double* freqs, const double* phases,
+                      const double* gains, int64_t components, int64_t offset) {
+  double sum = 0;
+  for (int64_t c = 0; c < components; ++c)
+    sum +=
+        gains[c] * gains[c] *
+        std::cos(2 * std::numbers::pi * freqs[c] * static_cast<double>(offset) +
+                 phases[c]);
+  return sum;
+}
+
+double ConvCovariance(const double* filters_q, const double* filters_k,
+                      int64_t taps, int64_t offset) {
+  double sum = 0;
+  for (int64_t p = 0; p < taps; ++p)
+    if (p + offset >= 0 && p + offset < taps)
+      sum += filters_q[p] * filters_k[p + offset];
+  return sum;
+}
+
 TEST(StochasticPosition, SineNoiseHasItsCovariance) {
   ExpectCovariance("sine", [](OperatorRun& run, int64_t a, int64_t offset) {
     return SineCovariance(&run["freqs"][a * kC], &run["phases"][a * kC],

@@ -15,9 +15,6 @@ namespace subquad {
 struct Estimate {
   double value = 0;
   Interval interval;
-  bool Excludes(double other) const {
-    return !(interval.low <= other && other <= interval.high);
-  }
 };
 
 // Returns the mean with Student's interval. The samples, at least two, have to

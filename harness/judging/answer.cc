@@ -259,8 +259,8 @@ void ComputeAgain(const Problem& problem, const Inputs& inputs,
   for (int64_t run = 0; run < runs; ++run) {
     if (run > 0 && anew)
       reference = problem.op->ReferenceEmulated(problem, inputs);
-    for (const RowsAgain& one : again)
-      if (run < one.runs) ComputeAgain(*reference, one);
+    for (const RowsAgain& rows : again)
+      if (run < rows.runs) ComputeAgain(*reference, rows);
   }
 }
 

@@ -11,6 +11,10 @@
 
 namespace subquad {
 
+// Whole outputs, in the order of Problem::outputs. NaN stands for an element
+// that was never written.
+using Outputs = std::vector<std::vector<double>>;
+
 // Heads with up to this many rows are compared in full. Of longer ones, the
 // first and last rows, rows at block edges and a random sample are compared.
 inline constexpr int64_t kAllRows = 4096;

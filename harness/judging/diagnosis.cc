@@ -47,7 +47,7 @@ std::string WrongElements::Text() const {
 
 double Diagnosis::Share() const {
   int64_t wrong = 0;
-  for (const WrongElements& one : outputs) wrong += one.wrong;
+  for (const WrongElements& output : outputs) wrong += output.wrong;
   return elements == 0
              ? 0
              : static_cast<double>(wrong) / static_cast<double>(elements);

@@ -4,9 +4,9 @@
 
 #include <vector>
 
+#include "harness/judging/answer.h"
 #include "harness/judging/comparison.h"
 #include "harness/judging/diagnosis.h"
-#include "harness/judging/right_answer.h"
 
 namespace subquad {
 

@@ -10,7 +10,6 @@
 #include "harness/cases/case_folder.h"
 #include "harness/judging/check.h"
 #include "harness/judging/power_advice.h"
-#include "harness/judging/right_answer.h"
 #include "harness/registry/registry.h"
 
 namespace subquad {

@@ -46,27 +46,6 @@ Real Turns(Real frequency, Real position) {
   return (product - std::nearbyint(product)) + low;
 }
 
-// Returns P_a(i, j) as a function of i - j.
-inline double SineCovariance(const double* freqs, const double* phases,
-                             const double* gains, int64_t components,
-                             int64_t offset) {
-  double sum = 0;
-  for (int64_t c = 0; c < components; ++c)
-    sum += gains[c] * gains[c] *
-           std::cos(2 * std::numbers::pi *
-                        Turns(freqs[c], static_cast<double>(offset)) +
-                    phases[c]);
-  return sum;
-}
-inline double ConvCovariance(const double* filters_q, const double* filters_k,
-                             int64_t taps, int64_t offset) {
-  double sum = 0;
-  for (int64_t p = 0; p < taps; ++p)
-    if (p + offset >= 0 && p + offset < taps)
-      sum += filters_q[p] * filters_k[p + offset];
-  return sum;
-}
-
 // Computes the rows q^_i and k^_j of one problem.
 template <typename Real>
 class StochasticPositions {

@@ -85,13 +85,13 @@ def _product(recipe, sides, backend):
         if second is None:
             continue
         group = result_file.Group({}, first.axis, sources=[])
-        for letter, one, hollow in zip("AB", (first, second), (False, True)):
-            names = {name: f"{name} ({letter})" for name in one.implementations()}
+        for letter, side, hollow in zip("AB", (first, second), (False, True)):
+            names = {name: f"{name} ({letter})" for name in side.implementations()}
             group.order += names.values()
             for name, long_name in names.items():
-                style = one.styles[name]
+                style = side.styles[name]
                 group.styles[long_name] = _paler(style) if hollow else style
-            group.rows += [{**row, "implementation": names[row["implementation"]]} for row in one.rows]
+            group.rows += [{**row, "implementation": names[row["implementation"]]} for row in side.rows]
         group.remarks = [sides_words]
         content.append((dataclasses.replace(panel, theory="", quantity=""), group))
     if not content:

@@ -376,9 +376,9 @@ def _plan_legend(plan, labels, x, width, y):
     step = plot_style.line_height()
     if sum(widths) <= width + LABEL_GAP:
         offset = x
-        for label, one in zip(labels, widths):
+        for label, label_width in zip(labels, widths):
             plan.keys.append((offset, y + step / 2, label))
-            offset += one
+            offset += label_width
         return y + step
     columns = next(count for count in range(len(labels), 0, -1) if count == 1 or _columns_fit(widths, count, width))
     column_widths = [max(widths[column::columns]) for column in range(columns)]

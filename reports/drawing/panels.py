@@ -349,8 +349,8 @@ def _draw_guides(axes, panel, series, group):
     low, high = axes.get_xlim()
     if high <= 2:
         return
-    for one, complexity in _guided(panel, group, series):
-        anchor = one.points[-1]
+    for line, complexity in _guided(panel, group, series):
+        anchor = line.points[-1]
         guide = guide_of(complexity)
         start = max(low, 2)
         xs = [start * (high / start) ** (step / 60) for step in range(61)]
@@ -389,10 +389,10 @@ def _number_crossovers(room, crossings):
 def _height_at(panel, group, cross):
     """Returns the height at which the drawn line of the faster implementation passes the crossover."""
     points = [row for row in group.rows if row["implementation"] == cross["fast"] and _drawable(row, panel)]
-    for one, other in zip(points, points[1:]):
-        if one[panel.x] <= cross["n"] <= other[panel.x]:
-            share = math.log(cross["n"] / one[panel.x]) / math.log(other[panel.x] / one[panel.x])
-            return one[panel.y] * (other[panel.y] / one[panel.y]) ** share
+    for before, after in zip(points, points[1:]):
+        if before[panel.x] <= cross["n"] <= after[panel.x]:
+            share = math.log(cross["n"] / before[panel.x]) / math.log(after[panel.x] / before[panel.x])
+            return before[panel.y] * (after[panel.y] / before[panel.y]) ** share
     return None
 
 
@@ -450,9 +450,9 @@ def _edge_rows(panel, series):
 
 def _draw_marks(page, axes, panel, series, top):
     rows = _edge_rows(panel, series)
-    for index, one in enumerate(rows):
+    for index, edge_row in enumerate(rows):
         y = top - MARK_ROW * (len(rows) - index - 0.5)
-        for row in one.marks:
+        for row in edge_row.marks:
             if row["verdict"] != "passed":
                 place, _ = page.inches(axes, row["n"], axes.get_ylim()[0])
-                page.line([place], [y], **_mark(row["verdict"], one.style))
+                page.line([place], [y], **_mark(row["verdict"], edge_row.style))

@@ -38,8 +38,8 @@ def draw_approximations(study):
     )  # fmt: skip
     ratios = [1 / row["speedup"] for row in times.rows]
     low, high = min(ratios) / 1.3, max(ratios) * 1.3
-    for axes, one in zip(page.axes, inputs):
-        name = one["input"]
+    for axes, input_row in zip(page.axes, inputs):
+        name = input_row["input"]
         for method, style in METHODS.items():
             mine = errors.where(input=name, method=method)
             ratio = {row["level"]: 1 / row["speedup"] for row in times.where(input=name, method=method)}
@@ -53,7 +53,7 @@ def draw_approximations(study):
         tens(axes.xaxis, low, high)
         axes.set_xlabel("time / time of exact attention")
         log_y(axes, column(errors.rows, "error"))
-        page.title(axes, f"{name}, n = {one['n']}, d = {one['d']}")
+        page.title(axes, f"{name}, n = {input_row['n']}, d = {input_row['d']}")
     page.axes[0].set_ylabel("|out − exact| / |exact|")
     return page.finish()
 

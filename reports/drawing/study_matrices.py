@@ -67,14 +67,14 @@ def draw_shifted_scores(study):
     values = [row["value"] for row in cells.rows if row["value"] == row["value"]]
     most = max(abs(value) for value in values)
     titles = {"B~": "before the shift: q Qᵀ", "B": "B: its rows shifted left"}
-    for one, name in zip(page.axes, names):
+    for axes, name in zip(page.axes, names):
         image = [[math.nan] * width for _ in range(length)]
         for row in cells.where(matrix=name):
             image[row["row"]][row["column"]] = row["value"]
-        drawn = one.imshow(image, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
-        color_bar(page, one, drawn)
+        drawn = axes.imshow(image, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+        color_bar(page, axes, drawn)
         label = "distance from M + L − 1 to 0" if name == "B~" else "key"
-        _frame(page, one, titles.get(name, name), length, width, (label, "query"))
+        _frame(page, axes, titles.get(name, name), length, width, (label, "query"))
     for query in range(length):
         start = length - 1 - query
         if start:

@@ -12,7 +12,6 @@
 #include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
-#include "harness/judging/right_answer.h"
 #include "harness/judging/trial.h"
 #include "harness/registry/registry.h"
 #include "tests/every_operator.h"
