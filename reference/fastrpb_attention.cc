@@ -1,7 +1,6 @@
 #include "reference/fastrpb_attention.h"
 
 #include <memory>
-#include <span>
 
 #include "reference/base/image.h"
 #include "reference/base/long_sums.h"

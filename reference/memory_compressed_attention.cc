@@ -102,8 +102,8 @@ class MemoryCompressedAttentionOperator final
   }
 
   double RowWork(const Problem& problem, int) const override {
-    return static_cast<double>(problem.Dim("n_k") /
-                               problem.params.Integer("stride")) *
+    const int64_t keys = problem.Dim("n_k") / problem.params.Integer("stride");
+    return static_cast<double>(keys) *
            static_cast<double>(problem.Dim("d") + problem.Dim("e"));
   }
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -72,8 +71,8 @@ class NystromAttentionReference : public Reference<Real> {
   ReducedRows<Real> Means(const double* rows) const {
     constexpr int64_t kPart = 16;
     const int64_t length = n_ / segments_;
-    const double roundings =
-        1.01 * static_cast<double>(kPart + length / kPart + 1);
+    const int64_t parts = length / kPart;
+    const double roundings = 1.01 * static_cast<double>(kPart + parts + 1);
     ReducedRows<Real> means(segments_, d_);
     for (int64_t a = 0; a < segments_; ++a) {
       std::vector<Real> mean(static_cast<size_t>(d_));

@@ -1,6 +1,5 @@
 #include "reference/position_attention.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>

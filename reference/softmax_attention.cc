@@ -1,7 +1,6 @@
 #include "reference/softmax_attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>

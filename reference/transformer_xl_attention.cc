@@ -1,6 +1,5 @@
 #include "reference/transformer_xl_attention.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 

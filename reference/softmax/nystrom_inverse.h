@@ -3,13 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
-#include <string>
 #include <vector>
-
-#include "reference/base/split_mix.h"
-#include "reference/softmax/reduced_keys.h"
-#include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
 

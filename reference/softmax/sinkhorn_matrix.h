@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <cstdint>
 #include <vector>
 
 #include "reference/base/long_sums.h"
 #include "reference/base/term_order.h"
-#include "reference/softmax/reduced_keys.h"
-#include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
 
