@@ -148,8 +148,8 @@ class FftSequence : public DevicePrepared {
   ToeplitzProduct product_;
 };
 
-// The bound of toeplitz_1d/fft, with log2 of all the points; the sequence has
-// as many before rounding up.
+// The bound of toeplitz_1d/fft, with log2 of the number of all points of the
+// transform: the image as one sequence has as many before rounding up.
 RowBound FftBound(const Problem& problem, const Inputs& inputs) {
   const Sizes sizes(problem);
   const std::vector<int64_t> lengths = sizes.Circulant().lengths;

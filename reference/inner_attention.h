@@ -15,8 +15,8 @@ Problem AttentionOf(const Problem& problem);
 // True if the noise of stochastic_position_attention has kind = sine.
 bool IsSine(const Problem& problem);
 
-// Returns the attention of stochastic_position_attention on q^ and k^; a
-// softmax has this scale, which is that of scores of q and k.
+// Returns the attention that stochastic_position_attention computes on its
+// noisy queries and keys. `scale`: the factor of softmax scores.
 Problem AttentionOnNoise(const Problem& problem, double scale);
 
 }  // namespace subquad

@@ -44,7 +44,7 @@ class Value:
     value: float
     low: float | None
     high: float | None
-    who: str  # which of ours, and against whom
+    who: str  # our implementation, and the program it is compared with
     where: str  # the case, in words
 
     def text(self):
@@ -65,7 +65,7 @@ class Measured:
         for path, content in files:
             records = content["records"]
             for record, point in zip(records, recipe_file.points_of([(path, content)]), strict=True):
-                # Threads are compared within sweeps, so a point of theirs stays beside one of peers.py.
+                # Threads are compared within sweeps, so a sweep's point stays beside one of peers.py.
                 key = (
                     record["case"],
                     record["implementation"],

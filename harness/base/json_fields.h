@@ -249,7 +249,8 @@ struct JsonValue<std::optional<T>> {
   }
 };
 
-// Here null is a value: a field that is there and has none.
+// Distinguishes a field that is null (an empty inner value) from one that is
+// absent.
 template <typename T>
 struct JsonValue<std::optional<std::optional<T>>> {
   static Json Write(const std::optional<std::optional<T>>& value) {

@@ -36,6 +36,24 @@ std::runtime_error CannotWrite(const fs::path& path) {
 
 }  // namespace
 
+void CheckOutputFolder(const std::string& option, const fs::path& path) {
+  if (path.empty()) throw InvalidInput(option, "the path of a folder", "none");
+  std::error_code error;
+  fs::path folder = path;
+  if (!fs::exists(path, error)) {
+    fs::path plain = path.lexically_normal();
+    if (!plain.has_filename()) plain = plain.parent_path();
+    folder = plain.has_parent_path() ? plain.parent_path() : ".";
+    if (!fs::exists(folder, error))
+      throw InvalidInput(option, "a folder inside a folder that exists",
+                         path.string());
+  }
+  if (!fs::is_directory(folder, error))
+    throw InvalidInput(option, "a folder", "the file " + folder.string());
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw InvalidInput(option, "a folder that can be written", folder.string());
+}
+
 fs::path OutputFile(const std::string& option, const fs::path& path,
                     const std::string& instead) {
   if (path.empty()) throw InvalidInput(option, "the path of a file", "none");

@@ -15,6 +15,12 @@ std::filesystem::path OutputFile(const std::string& option,
                                  const std::filesystem::path& path,
                                  const std::string& instead);
 
+// Throws InvalidInput, which begins with `option`, unless the path is a folder
+// that can be written, or names one that can be created in a folder that
+// exists.
+void CheckOutputFolder(const std::string& option,
+                       const std::filesystem::path& path);
+
 // Advice of commands that can replace a file.
 inline constexpr const char* kForceReplaces = "--force, which replaces it";
 

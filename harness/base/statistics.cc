@@ -36,10 +36,10 @@ void CheckFinite(std::span<const double> numbers, std::string_view what) {
   }
 }
 
-void CheckSameSize(size_t expected, size_t found, std::string_view what) {
-  if (found != expected) {
+void CheckSameSize(size_t expected, size_t actual, std::string_view what) {
+  if (actual != expected) {
     throw InvalidInput(std::string(what), std::to_string(expected) + " numbers",
-                       std::to_string(found));
+                       std::to_string(actual));
   }
 }
 
@@ -601,7 +601,7 @@ Ratio RatioOfMedians(std::span<const double> a, std::span<const double> b,
 
 Ratio RatioInTurns(std::span<const double> a, std::span<const double> b,
                    double confidence) {
-  CheckSameSize(a.size(), b.size(), "samples in turns");
+  CheckSameSize(a.size(), b.size(), "samples taken alternately");
   std::vector<double> logs;
   for (size_t i = 0; i < a.size(); ++i) {
     if (!(a[i] > 0 && b[i] > 0))

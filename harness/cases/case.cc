@@ -1,5 +1,8 @@
 #include "harness/cases/case.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
@@ -313,6 +316,24 @@ ParamValue ParseParam(const ParamRule& rule, const std::string& text) {
     }
   }
   return false;
+}
+
+const std::vector<CaseSetting>& CaseSettings() {
+  static const std::vector<CaseSetting> settings = {
+      {"heads", "number of heads; 0, the default: tensors have no such axis"},
+      {"batch", "number of batch items; 0, the default: no such axis"},
+      {"per_head",
+       "true: every head has its own biases, weights and projections; "
+       "default false: heads share them"},
+      {"leading",
+       "head axes, or batch and head axes, of single tensors: k:2+v:2, k:4x2"},
+      {"with", "optional inputs to include, joined by +; default none"},
+      {"backward",
+       "true: also compute the gradients, where the operator defines them"},
+      {"omega", fmt::format("sampler of random projections: {}; default {}",
+                            fmt::join(OmegaSamplers(), ", "), Case().omega)},
+  };
+  return settings;
 }
 
 Case MakeCase(const CaseRequest& request) {

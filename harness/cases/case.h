@@ -52,6 +52,13 @@ struct CaseRequest {
   uint64_t seed = 1;
 };
 
+// A setting of generated cases that every operator has. It is named like a
+// parameter, in ids and on the command line.
+struct CaseSetting {
+  std::string name, meaning;
+};
+const std::vector<CaseSetting>& CaseSettings();
+
 // Makes a case: sorts the values into sizes and parameters, fills in defaults
 // and checks all of them. If the input is a folder, it supplies the sizes,
 // heads and optional inputs that the request leaves open. Throws InvalidInput

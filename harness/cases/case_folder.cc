@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "harness/base/json_text.h"
 #include "harness/base/npy.h"
 #include "harness/registry/registry.h"
 
@@ -20,7 +21,6 @@ using Json = nlohmann::json;
 // Only lists of positions may be long. The parsed document is about twenty
 // times as large as its text.
 constexpr uintmax_t kLargestJson = 16 << 20;
-constexpr int kDeepestJson = 8;
 
 // Shortens text for a message.
 std::string Shortened(const std::string& text) {
@@ -68,31 +68,6 @@ std::string ReadText(const fs::path& folder) {
   if (!stream.read(text.data(), static_cast<std::streamsize>(size)))
     throw InvalidInput("case.json", "a readable file", "one that is not");
   return text;
-}
-
-Json ParseJson(const std::string& text) {
-  // Rejects repeated keys, since the parser would silently drop a value.
-  std::vector<std::set<std::string>> keys;
-  const auto reject_duplicates = [&](int depth, Json::parse_event_t event,
-                                     Json& parsed) {
-    if (depth > kDeepestJson)
-      throw InvalidInput("case.json",
-                         fmt::format("at most {} levels", kDeepestJson),
-                         "deeper nesting");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys.back().insert(parsed.get<std::string>()).second)
-      throw InvalidInput("case.json: " + Shortened(parsed.get<std::string>()),
-                         "one value", "two");
-    return true;
-  };
-  try {
-    return Json::parse(text, reject_duplicates);
-  } catch (const Json::exception& exception) {
-    throw InvalidInput("case.json: not valid JSON: " +
-                       std::string(exception.what()).substr(0, 300));
-  }
 }
 
 const Json& Field(const Json& json, const std::string& name, Json::value_t type,
@@ -302,7 +277,7 @@ std::string DigestOf(const Inputs& inputs) {
 }  // namespace
 
 CaseText ParseCaseText(const std::string& text) {
-  const Json json = ParseJson(text);
+  const Json json = ParseJsonText<Json>("case.json", text);
   if (!json.is_object())
     throw InvalidInput("case.json", "an object", TypeOf(json));
   static const std::vector<std::string> kFields = {

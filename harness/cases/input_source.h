@@ -2,9 +2,9 @@
 // if both the folder and the problem have its name, even if the folder is for
 // another operator: the queries of a softmax_attention case serve
 // linear_attention too. Rows (tokens, pixels) are cropped or tiled to the
-// requested length; tensors by offset stay centred on offset 0 and repeat their
-// outermost values; widths have to match. The folder's parameters and outputs
-// are ignored.
+// requested length; tensors indexed by offset (biases, weights) stay centred on
+// offset 0 and repeat their outermost values; widths have to match. The
+// folder's parameters and outputs are ignored.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,11 @@
 #include "harness/judging/check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "cuda/device.h"
 #include "harness/base/tell.h"
@@ -161,6 +163,7 @@ class Checker {
           cases_.push_back({{"case", path}, {"invalid", problem.what()}});
       }
     }
+    CheckUsed();
     Finish();
     if (not_valid_ > 0) return kNotValid;
     return failed_ + mistrusted_ + below_margin_ > 0 || passed_ == 0
@@ -171,6 +174,7 @@ class Checker {
  private:
   void CheckFolder(const std::string& path) {
     const CaseFolder folder = ReadCaseFolder(path);
+    operators_.emplace(folder.op->description().id);
     if (!request_.filters.Takes(*folder.op)) {
       ++others_;
       return;
@@ -222,6 +226,19 @@ class Checker {
         fmt::print("    note: {}\n", note.get<std::string>());
   }
 
+  // Throws InvalidInput if the filters select no implementation of any case.
+  void CheckUsed() const {
+    if (passed_ + failed_ + mistrusted_ + skipped_ + not_valid_ + others_ +
+            without_device_ >
+        0)
+      return;
+    throw InvalidInput(fmt::format(
+        "{} select no implementation of the operator{} of these cases ({}); "
+        "`subquad list` shows which implementations each operator has",
+        request_.filters.ToArguments().substr(1),
+        operators_.size() == 1 ? "" : "s", fmt::join(operators_, ", ")));
+  }
+
   void Finish() const {
     const std::string missing =
         without_device_ == 0
@@ -266,6 +283,7 @@ class Checker {
   int64_t not_valid_ = 0, others_ = 0;
   int64_t wrong_folders_ = 0;  // folders whose own outputs are wrong
   int64_t without_device_ = 0, below_margin_ = 0;
+  std::set<std::string> operators_;  // of all cases
   Json cases_ = Json::array();
 };
 
@@ -279,7 +297,7 @@ void AddCheckCommand(CLI::App& program, int& status) {
   auto request = std::make_shared<Request>();
   command
       ->add_option("CASE", request->folders,
-                   "case folders (case.json and .npy files)")
+                   "case folders, each with case.json and .npy files")
       ->required();
   AddFilterOptions(*command, request->filters);
   AddTargetOption(*command);
@@ -307,8 +325,9 @@ the plain dense program, which evaluates the definition in the same scalar type.
 A line names the gate that is nearest to its limit.
 
 "expected_error": X in case.json says that each expected value may be off by X
-times the largest value in its tensor. Without it, float64 files are taken as
-exact, and float32 files as the output of a float32 program.
+times the largest value in its tensor. Without it, the first line judges your
+outputs as those of a program in their own type; the other lines take float64
+files as exact, and float32 files as the output of a float32 program.
 
 Exit status: 0 all passed, 1 a failure or nothing was checked, 2 an invalid or
 unreadable case. `subquad list --operator X` shows how to write a case.)");

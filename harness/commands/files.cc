@@ -30,8 +30,9 @@ int Compare(const std::string& old_path, const std::string& new_path,
   const auto records_of = [](const std::string& path) {
     return RecordsOf(ReadResultFile(path), path);
   };
+  const std::vector<Record> old_records = records_of(old_path);
   const FileComparison result =
-      CompareFiles(records_of(old_path), records_of(new_path), threshold);
+      CompareFiles(old_records, records_of(new_path), threshold);
   if (result.points.empty())
     throw InvalidInput(
         new_path, "at least one case that " + old_path + " has measured too",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "harness/cases/case.h"
 #include "harness/commands/commands.h"
 #include "harness/registry/operator_listing.h"
 
@@ -100,6 +101,13 @@ void PrintSizes(const std::vector<ListedSize>& sizes) {
                Text(size.when));
 }
 
+void PrintCaseSettings() {
+  fmt::print(
+      "\nSettings of generated cases (--param NAME=VALUE, and in ids):\n");
+  for (const CaseSetting& setting : CaseSettings())
+    fmt::print("  {:<13} {}\n", setting.name, setting.meaning);
+}
+
 // Describes the offsets along the axes of a tensor.
 std::string Offsets(const std::vector<std::string>& first) {
   if (first.empty()) return "";
@@ -127,6 +135,7 @@ void PrintDetails(const OperatorListing& listing) {
              listing.source);
   PrintParams(listing.params);
   PrintSizes(listing.sizes);
+  PrintCaseSettings();
   PrintTensors(
       "Inputs (.npy files of finite float32 or float64). Each may be [..], "
       "[h, ..] or\n[b, h, ..], with h heads and b batch items. A tensor with "

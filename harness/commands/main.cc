@@ -18,8 +18,12 @@ namespace {
 
 std::string VersionText() {
   std::string libraries;
-  for (const auto& [name, version] : DescribeBuild().libraries)
-    libraries += (libraries.empty() ? "" : ", ") + name + " " + version;
+  for (const auto& [name, version] : DescribeBuild().libraries) {
+    // FFTW's version begins with its name: "fftw-3.3.10-sse2".
+    const bool named = version.starts_with(name + "-");
+    libraries += (libraries.empty() ? "" : ", ") + name + " " +
+                 version.substr(named ? name.size() + 1 : 0);
+  }
   std::string targets;
   for (const Target* target : Targets())
     targets += (targets.empty() ? "" : ", ") + std::string(target->name);

@@ -19,9 +19,7 @@ void AddStudyCommand(CLI::App& program, const std::string& command_line,
   options->threads =
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   options->command = command_line;
-  command
-      ->add_option("NAME", options->names,
-                   "names of studies from the list below, or all")
+  command->add_option("NAME", options->names, "names of studies, or all")
       ->required();
   command
       ->add_option("--out", options->out,

@@ -102,33 +102,52 @@ int Summarize(const Request& request, const std::string& command_line) {
 std::vector<double> SamplesOf(const Json& request, const char* name) {
   const Json list = request.value(name, Json());
   if (!list.is_array() || list.empty())
-    throw InvalidInput(name, "a list of samples", list.dump());
+    throw InvalidInput(name, "a list of samples",
+                       list.is_null() ? "none" : list.dump());
   for (const Json& entry : list)
     if (!entry.is_number())
       throw InvalidInput(name, "a list of numbers", entry.dump());
   return list.get<std::vector<double>>();
 }
 
+// Throws InvalidInput for a key that the request cannot have.
+void CheckKeys(const Json& request, const std::vector<std::string>& names) {
+  for (const auto& [name, value] : request.items())
+    if (!std::ranges::count(names, name)) throw UnknownName("key", names, name);
+}
+
 Json IntervalOf(const Json& request) {
   if (!request.is_object())
     throw InvalidInput(
-        "standard input", "a JSON object on each line",
-        request.is_discarded() ? "a line that is not JSON" : request.dump());
+        "the text", "a JSON object",
+        request.is_discarded() ? "no valid JSON" : request.dump());
   if (request.contains("samples")) {
+    CheckKeys(request, {"samples"});
     const Median median = MedianWithInterval(SamplesOf(request, "samples"));
     return {median.median, median.interval.low, median.interval.high};
   }
+  CheckKeys(request, {"samples", "a", "b", "in_turns"});
   const std::vector<double> a = SamplesOf(request, "a"),
                             b = SamplesOf(request, "b");
-  const Ratio ratio = request.value("in_turns", false) ? RatioInTurns(a, b)
-                                                       : RatioOfMedians(a, b);
+  const Json in_turns = request.value("in_turns", Json(false));
+  if (!in_turns.is_boolean())
+    throw InvalidInput("in_turns", "true or false", in_turns.dump());
+  const Ratio ratio =
+      in_turns.get<bool>() ? RatioInTurns(a, b) : RatioOfMedians(a, b);
   return {ratio.ratio, ratio.interval.low, ratio.interval.high};
 }
 
 int Intervals() {
-  for (std::string line; std::getline(std::cin, line);)
-    std::cout << IntervalOf(Json::parse(line, nullptr, false)).dump()
-              << std::endl;
+  int64_t number = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    ++number;
+    try {
+      std::cout << IntervalOf(Json::parse(line, nullptr, false)).dump()
+                << std::endl;
+    } catch (const InvalidInput& problem) {
+      throw problem.In(fmt::format("standard input, line {}", number));
+    }
+  }
   return kFine;
 }
 
@@ -174,8 +193,10 @@ void AddIntervalsCommand(CLI::App& program, int& status) {
       "  {\"a\": [..], \"b\": [..]}                      how many times larger "
       "b "
       "is\n"
-      "  {\"a\": [..], \"b\": [..], \"in_turns\": true}  this ratio, round by "
-      "round\n"
+      "  {\"a\": [..], \"b\": [..], \"in_turns\": true}  the same ratio, of "
+      "samples that were\n"
+      "                                              taken alternately, in "
+      "pairs\n"
       "Intervals have a confidence of 95 %; with too few samples they are\n"
       "min and max.");
   command->callback([&status] { status = Intervals(); });

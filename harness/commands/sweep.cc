@@ -9,6 +9,7 @@
 
 #include "harness/base/output_file.h"
 #include "harness/base/tell.h"
+#include "harness/base/text.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/hard_inputs.h"
 #include "harness/cases/input_source.h"
@@ -49,8 +50,13 @@ void LeaveOutMissingFolders(std::vector<SweepAxes>& sweeps) {
 std::string FileText(const std::string& path) {
   std::ifstream stream(path);
   std::error_code error;
-  if (!stream || std::filesystem::is_directory(path, error))
-    throw InvalidInput("--config", "a file that can be read", "'" + path + "'");
+  if (std::filesystem::is_directory(path, error))
+    throw InvalidInput("--config", "a file", "the folder '" + path + "'");
+  if (!stream)
+    throw InvalidInput("--config", "a file that can be read",
+                       std::filesystem::exists(path, error)
+                           ? "'" + path + "', which cannot be read"
+                           : "no file '" + path + "'");
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
@@ -60,12 +66,11 @@ void ParseShard(const std::string& text, SweepOptions& options) {
   const auto wrong =
       InvalidInput("--shard", "I/K with 1 <= I <= K", "'" + text + "'");
   if (slash == std::string::npos) throw wrong;
-  const auto first = ParseIntegerAxis("--shard", text.substr(0, slash));
-  const auto second = ParseIntegerAxis("--shard", text.substr(slash + 1));
-  if (first.size() != 1 || second.size() != 1 || first[0] > second[0])
-    throw wrong;
-  options.shard = static_cast<int>(first[0]);
-  options.shards = static_cast<int>(second[0]);
+  const auto shard = ParseNumber<int>(text.substr(0, slash));
+  const auto shards = ParseNumber<int>(text.substr(slash + 1));
+  if (!shard || !shards || *shard < 1 || *shard > *shards) throw wrong;
+  options.shard = *shard;
+  options.shards = *shards;
 }
 
 // Returns the options that define axes.
@@ -85,6 +90,23 @@ std::string AxesOf(const Request& request) {
   add("--interleave", request.interleave);
   add("--threads", !request.threads.empty());
   return text;
+}
+
+// Throws InvalidInput if two options define the same axis, such as --n 16 and
+// --param n=8.
+void CheckGivenOnce(const std::vector<SweepAxis>& axes) {
+  for (auto axis = axes.begin(); axis != axes.end(); ++axis) {
+    const auto first = std::ranges::find(axes, axis->name, &SweepAxis::name);
+    if (first != axis)
+      throw InvalidInput(
+          axis->subject,
+          fmt::format("each axis once; write all values of {} as "
+                      "VALUE,VALUE",
+                      axis->name),
+          fmt::format("{} too", first->subject == axis->subject
+                                    ? "the same option"
+                                    : first->subject));
+  }
 }
 
 // Throws InvalidInput for combinations in which an option would have no effect.
@@ -158,6 +180,7 @@ int Sweep(const Request& request, const std::string& command) {
       const std::string name = param.substr(0, equals);
       sweep.axes.push_back({name, param.substr(equals + 1), "--param " + name});
     }
+    CheckGivenOnce(sweep.axes);
     options.sweeps = {sweep};
   }
   options.filters = request.filters;
@@ -203,7 +226,8 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_option("--heads", request->heads, "axis of head counts");
   command->add_option("--batch", request->batch, "axis of batch sizes");
   command->add_option("--param", request->params,
-                      "axis of a parameter or size: NAME=VALUE[,VALUE..] "
+                      "axis of a parameter, size or setting, as `subquad list "
+                      "--operator X`\ndescribes them: NAME=VALUE[,VALUE..] "
                       "(repeatable)");
   command->add_option(
       "--input", request->inputs,

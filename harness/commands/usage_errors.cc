@@ -24,6 +24,13 @@ std::vector<std::string> OptionNames(const CLI::App& command) {
   return names;
 }
 
+std::vector<std::string> PositionalNames(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    if (!option->nonpositional()) names.push_back(option->get_name());
+  return names;
+}
+
 bool IsOption(const std::string& argument) {
   return argument.starts_with("--");
 }
@@ -40,7 +47,11 @@ std::string Unexpected(const CLI::App& command, const std::string& argument) {
       return fmt::format(
           "unexpected argument '{}'; to select an operator, use --operator {}",
           argument, argument);
-  return fmt::format("expected an option, found '{}'", argument);
+  const std::vector<std::string> names = PositionalNames(command);
+  if (names.empty())
+    return fmt::format("expected only options, found '{}'", argument);
+  return fmt::format("expected no argument after {}, found '{}'",
+                     fmt::join(names, " and "), argument);
 }
 
 // Describes the first rule on the presence of options that is broken; "" if
@@ -48,8 +59,8 @@ std::string Unexpected(const CLI::App& command, const std::string& argument) {
 std::string BrokenRule(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_required() && option->count() == 0)
-      return fmt::format("{}: expected {}, found none", option->get_name(),
-                         option->get_description());
+      return fmt::format("{}: expected a value ({}), found none",
+                         option->get_name(), option->get_description());
     if (option->count() == 0) continue;
     for (const CLI::Option* needed : option->get_needs())
       if (needed->count() == 0)
@@ -57,7 +68,7 @@ std::string BrokenRule(const CLI::App& command) {
                            option->get_name(), needed->get_name());
     for (const CLI::Option* excluded : option->get_excludes())
       if (excluded->count() > 0)
-        return fmt::format("expected one of {} and {}, found both",
+        return fmt::format("expected at most one of {} and {}, found both",
                            option->get_name(), excluded->get_name());
   }
   return "";
@@ -89,21 +100,43 @@ std::string WithoutValue(const CLI::App& command,
   return "";
 }
 
+// Returns the message for a flag with a value, which CLI11 would count several
+// times (--verbose=3); "" if there is none.
+std::string ValueOfFlag(const CLI::App& command,
+                        const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    const size_t equals = argument.find('=');
+    if (!IsOption(argument) || equals == std::string::npos) continue;
+    const CLI::Option* option =
+        command.get_option_no_throw(argument.substr(0, equals));
+    if (option && option->get_items_expected_max() == 0)
+      return fmt::format("{}: expected no value, found '{}'",
+                         argument.substr(0, equals),
+                         argument.substr(equals + 1));
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string UsageProblem(const CLI::App& program,
                          const std::vector<std::string>& arguments) {
   if (arguments.empty()) return "";
+  if (arguments[0] == "--version" && arguments.size() > 1)
+    return fmt::format("--version: expected no other argument, found '{}'",
+                       arguments[1]);
   std::string name = EmptyValue(program, arguments);
   if (arguments[0].starts_with('-') || arguments[0].empty())
     return name.empty() ? "" : name + ": expected a value, found none";
   for (const CLI::App* command : program.get_subcommands({})) {
     if (command->get_name() != arguments[0]) continue;
     if (name.empty()) name = WithoutValue(*command, arguments);
-    if (name.empty()) return "";
-    return fmt::format(
-        "{}: expected a value, found none; see subquad {} --help", name,
-        command->get_name());
+    const std::string problem = name.empty()
+                                    ? ValueOfFlag(*command, arguments)
+                                    : name + ": expected a value, found none";
+    return problem.empty() ? ""
+                           : fmt::format("{}; see subquad {} --help", problem,
+                                         command->get_name());
   }
   return UnknownName("command", CommandNames(program), arguments[0]).what();
 }

@@ -9,7 +9,8 @@
 namespace subquad {
 
 // Returns a message for mistakes that CLI11 accepts: an unknown command beside
-// --help, and an empty value. Returns "" if there are none.
+// --help, an empty value, and a flag with a value. Returns "" if there are
+// none.
 std::string UsageProblem(const CLI::App& program,
                          const std::vector<std::string>& arguments);
 

@@ -141,12 +141,12 @@ int Verify(const Options& options) {
     }
   }
   if (terminal) Tell("\r{:40}\r", "");
-  table.Print();
   if (table.empty())
     throw InvalidInput(
         "the filters leave no implementation: they match no combination of "
         "operator, implementation, backend and scalar type; `subquad list` "
         "shows those that exist");
+  table.Print();
   const Tally& total = table.total();
   return total.passed > 0 && total.failed == 0 && total.mistrusted == 0
              ? kFine
@@ -195,8 +195,9 @@ void AddVerifyCommand(CLI::App& program, int& status) {
                     "print a line for every case");
   command
       ->add_flag("--spikes", options->spikes,
-                 "impulse test: tensors by offset that are zero except at one "
-                 "offset, at every edge of\na tile, with all rows judged by a "
+                 "impulse test: tensors indexed by offset (biases, weights) "
+                 "that are zero except at one\noffset, at every edge of a "
+                 "tile, with all rows judged by a "
                  "closed form (default --n 4096:1048576:x4)")
       ->excludes(test_case, input, seed, random);
   command->footer(

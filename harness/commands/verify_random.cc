@@ -11,6 +11,7 @@
 
 #include "harness/base/exit_status.h"
 #include "harness/base/interrupts.h"
+#include "harness/base/output_file.h"
 #include "harness/base/tell.h"
 #include "harness/base/text.h"
 #include "harness/cases/generate.h"
@@ -68,6 +69,7 @@ class RandomRun {
           cases_.scalars.push_back(info.scalar);
           break;
         }
+    CheckOutputFolder("--out", options_.out);
     if (cases_.operators.empty())
       throw InvalidInput(
           "the filters leave no implementation that runs on this machine; "

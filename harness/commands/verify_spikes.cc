@@ -69,7 +69,7 @@ int VerifySpikes(const Filters& filters, const std::vector<int64_t>& sizes,
       tested += (tested.empty() ? "" : ", ") + subject.operator_id;
     throw InvalidInput(
         "the filters leave nothing to test: --spikes tests float32 programs of "
-        "operators with an input by offset (" +
+        "operators with an input indexed by offset (" +
         tested + ")");
   }
   fmt::print("{} passed, {} failed or mistrusted, {} skipped\n", passed, bad,

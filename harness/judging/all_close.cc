@@ -22,9 +22,9 @@ AllClose AllClose::DefaultOf(Scalar scalar) {
   return {};
 }
 
-double AllClose::Over(double found, long double right) const {
-  if (!std::isfinite(found)) return std::numeric_limits<double>::infinity();
-  const auto error = static_cast<double>(std::abs(found - right));
+double AllClose::Over(double actual, long double right) const {
+  if (!std::isfinite(actual)) return std::numeric_limits<double>::infinity();
+  const auto error = static_cast<double>(std::abs(actual - right));
   return error == 0 ? 0
                     : error / (absolute +
                                relative * static_cast<double>(std::abs(right)));
@@ -40,9 +40,9 @@ double LargestOver(const AllClose& tolerance, const Problem& problem,
         const long double expected =
             right.value[part.rows[r] * static_cast<size_t>(right.width) +
                         static_cast<size_t>(c)];
-        const double found =
+        const double actual =
             RoundTo(problem.scalar, static_cast<double>(part.value(r, c)));
-        largest = std::max(largest, tolerance.Over(found, expected));
+        largest = std::max(largest, tolerance.Over(actual, expected));
       }
   }
   return largest;

@@ -13,9 +13,9 @@ struct AllClose {
   // 2).
   static AllClose DefaultOf(Scalar scalar);
 
-  // Returns error divided by tolerance, accepted up to 1; infinite if `found`
+  // Returns error divided by tolerance, accepted up to 1; infinite if `actual`
   // is not finite.
-  double Over(double found, long double right) const;
+  double Over(double actual, long double right) const;
 };
 
 // Returns the largest of these ratios over the rows of a wrong answer, stored

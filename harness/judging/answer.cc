@@ -81,10 +81,10 @@ void AddErrorInAnotherOrder(const Problem& problem, OutputAnswer& answer,
     double& error = largest[static_cast<size_t>(worker)];
     for (size_t c = 0; c < width; ++c) {
       const size_t at = r * width + c;
-      const auto found = static_cast<double>(
+      const auto difference = static_cast<double>(
           std::abs(static_cast<long double>(row[c]) - answer.value[at]));
-      if (std::isfinite(answer.units[at]) && std::isfinite(found))
-        error = std::max(error, found);
+      if (std::isfinite(answer.units[at]) && std::isfinite(difference))
+        error = std::max(error, difference);
     }
   });
   answer.plain_error =
@@ -117,12 +117,12 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
       // Elements without a certain digit cannot be a yardstick for the others.
       if (std::isinf(units[c])) continue;
       // The value before it is stored in a type narrower than its arithmetic.
-      const long double found = rounded[static_cast<size_t>(c)];
+      const long double computed = rounded[static_cast<size_t>(c)];
       if (!std::isfinite(rounded[static_cast<size_t>(c)]) &&
           std::isfinite(exact[static_cast<size_t>(c)]))
         ++overflows[static_cast<size_t>(worker)];
       double& error = plain_error[static_cast<size_t>(worker)];
-      error = std::max(error, static_cast<double>(std::abs(found - value)));
+      error = std::max(error, static_cast<double>(std::abs(computed - value)));
       double& top = largest[static_cast<size_t>(worker)];
       top = std::max(top, static_cast<double>(std::abs(value)));
     }
@@ -304,7 +304,7 @@ RowSelection SelectRows(const Problem& problem, int output, uint64_t seed,
                             static_cast<double>(problem.outputs.size()) /
                             problem.op->RowWork(problem, output);
   RowSelection selection;
-  // A gradient by offset, with 2n-1 rows, counts as n rows.
+  // A gradient indexed by offset, with 2n-1 rows, counts as n rows.
   selection.all = layout.rows <= (layout.width == 1 ? 2 : 1) * kAllRows &&
                   static_cast<double>(layout.rows) <= affordable;
   std::vector<int64_t> rows;

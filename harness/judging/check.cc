@@ -52,8 +52,8 @@ class FolderCheck {
     };
     if (sampled) RunScalar(Scalar::kFloat64, later);
     CheckLine own = JudgeReference();
-    // If nobody asked for this line, it is still printed when the folder's own
-    // outputs are the reason why an implementation fails.
+    // Prints this line even if the user selected implementations when the
+    // folder's own outputs are wrong, because implementations then fail too.
     bool told = own.verdict.outcome != Outcome::kFailed;
     if (choice_.reference) {
       report_(own);

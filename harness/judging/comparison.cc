@@ -113,13 +113,13 @@ struct ComparedElement {
 
 // Compares one element. `products`: how many products behind this element may
 // underflow.
-ComparedElement CompareElement(double found, long double expected, double units,
-                               double slack, double products,
+ComparedElement CompareElement(double actual, long double expected,
+                               double units, double slack, double products,
                                const Rounding& rounding) {
   ComparedElement element;
-  element.finite = std::isfinite(found);
+  element.finite = std::isfinite(actual);
   if (!element.finite) return element;
-  element.error = static_cast<double>(std::abs(found - expected));
+  element.error = static_cast<double>(std::abs(actual - expected));
   const double storing = rounding.Storing(static_cast<double>(expected));
   element.arithmetic_error =
       rounding.narrow() ? element.error - storing : element.error;
@@ -147,19 +147,19 @@ double UnderflowingProducts(double terms, double units, double plain_units) {
 }
 
 // Compares element `at` of an answer, [rows, width], with the units of gate 1.
-ComparedElement ElementOf(const OutputAnswer& answer, size_t at, double found,
+ComparedElement ElementOf(const OutputAnswer& answer, size_t at, double actual,
                           const std::vector<double>& units, double terms,
                           const Rounding& rounding) {
   return CompareElement(
-      found, answer.value[at], units[at],
+      actual, answer.value[at], units[at],
       (answer.slack.empty() ? 0 : answer.slack[at]) + answer.given_error,
       UnderflowingProducts(terms, units[at], answer.units[at]), rounding);
 }
 
-// Compares the elements found(column) of one row and adds them to `total`.
+// Compares the elements actual(column) of one row and adds them to `total`.
 // `gate_two_error` becomes the largest error that counts for gate 2.
-template <typename Found, typename Untouched>
-void CompareRow(const OutputAnswer& answer, size_t row, const Found& found,
+template <typename Actual, typename Untouched>
+void CompareRow(const OutputAnswer& answer, size_t row, const Actual& actual,
                 const Untouched& untouched, const std::vector<double>& units,
                 double terms, const Rounding& rounding, double& gate_two_error,
                 Comparison& total) {
@@ -170,7 +170,7 @@ void CompareRow(const OutputAnswer& answer, size_t row, const Found& found,
     ++total.elements;
     if (expected != 0) total.zero_reference = false;
     const ComparedElement element =
-        ElementOf(answer, at, found(c), units, terms, rounding);
+        ElementOf(answer, at, actual(c), units, terms, rounding);
     if (!element.finite) {
       ++total.not_finite;
       total.untouched += untouched(c);

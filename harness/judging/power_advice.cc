@@ -90,7 +90,7 @@ std::optional<Changed> DrawGradient(Changed changed) {
   return changed;
 }
 
-// Draws the tensors of data that are not by offset.
+// Draws the tensors of data that are not indexed by offset.
 std::optional<Changed> DrawData(Changed changed) {
   std::string what;
   for (size_t t = 0; t < changed.test.problem.inputs.size(); ++t) {
@@ -240,7 +240,7 @@ class Adviser {
       if (outcome.tried.over / factor > 1) continue;
       const bool ours = outcome.tried.ours > 1 ||
                         (outcome.tried.same && !outcome.tried.small_by_choice);
-      (ours ? advice.still_accepted : advice.nobody_tells)
+      (ours ? advice.still_accepted : advice.indistinguishable)
           .push_back(outcome.name);
     }
     for (const std::string& name : accepted_)

@@ -48,15 +48,15 @@ struct Advice {
   std::vector<std::string> still_accepted;
   // Mistakes that even our gates cannot tell from the right answer on the
   // changed tensors.
-  std::vector<std::string> nobody_tells;
+  std::vector<std::string> indistinguishable;
 };
 
 // Returns the fewest changes after which the test rejects every wrong answer
 // and accepts right programs. Among equally many, the preference is: a random
-// bias (any tensor by offset), a random incoming gradient, fewer keys, other
-// data, a tolerance that right programs meet with a factor of two to spare. If
-// no changes reject all wrong answers, returns those that reject most. `power`
-// is the power of the test as it is.
+// bias (any tensor indexed by offset), a random incoming gradient, fewer keys,
+// other data, a tolerance that right programs meet with a factor of two to
+// spare. If no changes reject all wrong answers, returns those that reject
+// most. `power` is the power of the test as it is.
 Advice AdviseOn(const OwnTest& test, const TestPower& power, double most_work);
 
 }  // namespace subquad

@@ -19,13 +19,13 @@ namespace {
 // answer and to the right one.
 class Distance {
  public:
-  void Add(long double found, long double wrong, long double right) {
-    if (std::isnan(found) || std::isnan(wrong)) {
-      (std::isnan(found) && std::isnan(wrong) ? nothing_ : differ_) = true;
+  void Add(long double actual, long double wrong, long double right) {
+    if (std::isnan(actual) || std::isnan(wrong)) {
+      (std::isnan(actual) && std::isnan(wrong) ? nothing_ : differ_) = true;
       return;
     }
-    from_wrong_ += (found - wrong) * (found - wrong);
-    from_right_ += (found - right) * (found - right);
+    from_wrong_ += (actual - wrong) * (actual - wrong);
+    from_right_ += (actual - right) * (actual - right);
   }
   double Ratio() const {
     // An element that was not written is infinitely far from the right answer.

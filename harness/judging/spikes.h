@@ -1,4 +1,5 @@
-// The impulse test: a tensor by offset is zero except at one offset, the spike.
+// The impulse test: a tensor indexed by offset (biases, weights) is zero except
+// at one offset, the spike.
 // All scores are equal otherwise, so that the output is known in closed form
 // for every row: a mean of the values that the spike pulls towards one of them,
 // or that value alone. Every row is compared, even at lengths for which the
@@ -16,11 +17,11 @@
 
 namespace subquad {
 
-// An operator with an input by offset, and the problem to test.
+// An operator with an input indexed by offset, and the problem to test.
 struct SpikeSubject {
   std::string operator_id;
   std::string settings;  // of its case, without sizes
-  std::string tensor;    // the input by offset
+  std::string tensor;    // the input indexed by offset
   std::string values;    // the input whose rows are averaged or moved
   bool mean = false;     // a mean of values
   bool product = false;  // the values times a Toeplitz matrix

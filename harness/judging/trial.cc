@@ -156,7 +156,7 @@ void Trial::Explain(const Implementation& implementation, Verdict& verdict) {
 std::string DoesNotFit(const Implementation& implementation,
                        const Problem& problem, int threads) {
   // Asking for the free memory takes longer than a small problem.
-  constexpr double kAlwaysThere = 1 << 28;
+  constexpr double kUncheckedBytes = 1 << 28;
   double needed = implementation.CostOf(problem, threads).workspace_bytes;
   if (implementation.backend == Backend::kCuda) {
     needed += TensorBytes(problem);
@@ -167,7 +167,7 @@ std::string DoesNotFit(const Implementation& implementation,
         "workspace, {:.3g} are available",
         needed / (1 << 30), free / (1 << 30));
   }
-  if (!(needed > kAlwaysThere)) return "";
+  if (!(needed > kUncheckedBytes)) return "";
   const double free = 0.8 * static_cast<double>(AvailableMemoryBytes());
   if (free <= 0 || needed <= free) return "";  // 0: unknown
   return fmt::format(

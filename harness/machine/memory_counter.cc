@@ -91,9 +91,9 @@ void* aligned_alloc(size_t alignment, size_t size) {
 int posix_memalign(void** memory, size_t alignment, size_t size) {
   if (alignment % sizeof(void*) != 0 || (alignment & (alignment - 1)) != 0)
     return EINVAL;
-  void* found = memalign(alignment, size);
-  if (!found) return ENOMEM;
-  *memory = found;
+  void* block = memalign(alignment, size);
+  if (!block) return ENOMEM;
+  *memory = block;
   return 0;
 }
 }

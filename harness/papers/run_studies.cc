@@ -81,8 +81,9 @@ int RunStudies(const StudyOptions& options) {
     if (!inputs.empty() && !takes_inputs(study))
       Tell("{}: this study reads no case folders; --input is ignored\n",
            study->name);
+  CheckOutputFolder("--out", options.out);
   std::error_code error;
-  fs::create_directories(options.out, error);
+  fs::create_directory(options.out, error);
   if (error || !fs::is_directory(options.out))
     throw InvalidInput("--out", "a writable folder",
                        "'" + options.out.string() + "'");

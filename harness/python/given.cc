@@ -186,7 +186,7 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
 }
 
 GivenVerdict CheckGiven(const CaseFolder& folder) {
-  if (auto found = NotFinite(folder, Scalar::kFloat64)) return *found;
+  if (auto not_finite = NotFinite(folder, Scalar::kFloat64)) return *not_finite;
   GivenVerdict verdict;
   CheckChoice choice;
   choice.wanted = [](const Implementation&, Scalar) { return false; };
@@ -207,7 +207,7 @@ GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
   const Implementation& judged_as =
       like.empty() ? own
                    : FindImplementation(folder.op->description().id, like);
-  if (auto found = NotFinite(folder, scalar)) return *found;
+  if (auto not_finite = NotFinite(folder, scalar)) return *not_finite;
   for (const TensorRule& rule : folder.problem.outputs)
     if (!FindExpected(folder, rule.name))
       throw InvalidInput("output " + rule.name,

@@ -44,8 +44,8 @@ struct GivenVerdict {
   std::optional<WorstPlace> worst;
 };
 
-// Compares the expected outputs with the definition, as the line `reference` of
-// `subquad check` does.
+// Compares the expected outputs with the definition, as the line `your
+// out` of `subquad check` does.
 GivenVerdict CheckGiven(const CaseFolder& folder);
 
 // Judges the expected tensors as the output of an implementation in this scalar

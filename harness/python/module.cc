@@ -48,18 +48,18 @@ nb::list ToPython(const std::vector<std::string>& texts) {
   return list;
 }
 
-nb::dict ToPython(const GivenVerdict& found) {
-  const Verdict& verdict = found.verdict;
+nb::dict ToPython(const GivenVerdict& judged) {
+  const Verdict& verdict = judged.verdict;
   const Comparison& numbers = verdict.comparison;
   nb::dict dict;
   dict["verdict"] = std::string(ToString(verdict.outcome));
   dict["reason"] = verdict.reason;
   dict["gates"] = verdict.gates;
   dict["check"] = ToJson(CheckOf(verdict)).dump();
-  dict["scalar"] = std::string(Info(found.scalar).name);
-  dict["gate"] = found.deciding.gate;
-  dict["error"] = found.deciding.error;
-  dict["bound"] = found.deciding.tolerance;
+  dict["scalar"] = std::string(Info(judged.scalar).name);
+  dict["gate"] = judged.deciding.gate;
+  dict["error"] = judged.deciding.error;
+  dict["bound"] = judged.deciding.tolerance;
   dict["margin"] = verdict.margin.value;
   dict["nearest"] = verdict.margin.nearest;
   dict["wrong_answers"] = verdict.margin.wrong_answers;
@@ -82,15 +82,15 @@ nb::dict ToPython(const GivenVerdict& found) {
   dict["error_over_bound"] = numbers.max_over_bound;
   dict["error_over_plain"] = numbers.over_plain;
   dict["worst"] = nb::none();
-  if (found.worst) {
+  if (judged.worst) {
     nb::dict worst;
-    worst["output"] = found.worst->output;
-    worst["batch"] = found.worst->batch;
-    worst["head"] = found.worst->head;
-    worst["row"] = found.worst->row;
-    worst["element"] = found.worst->element;
-    worst["expected"] = found.worst->expected;
-    worst["found"] = found.worst->found;
+    worst["output"] = judged.worst->output;
+    worst["batch"] = judged.worst->batch;
+    worst["head"] = judged.worst->head;
+    worst["row"] = judged.worst->row;
+    worst["element"] = judged.worst->element;
+    worst["expected"] = judged.worst->expected;
+    worst["found"] = judged.worst->found;
     dict["worst"] = worst;
   }
   return dict;
@@ -164,7 +164,7 @@ nb::dict PowerOfTest(const std::string& op, nb::dict params, nb::list tensors,
     advised["rtol"] = advice.tolerance.relative;
     advised["atol"] = advice.tolerance.absolute;
     advised["still_accepted"] = ToPython(advice.still_accepted);
-    advised["nobody_tells"] = ToPython(advice.nobody_tells);
+    advised["indistinguishable"] = ToPython(advice.indistinguishable);
     dict["advice"] = advised;
   }
   return dict;
@@ -426,6 +426,14 @@ NB_MODULE(_subquad, module) {
   module.def("why_not", &WhyNotRun);
   module.def("result_file", &ResultFile);
   module.def("median", &MedianOfSamples);
+  module.def("check_output_file",
+             [](const std::string& name, const std::string& path) {
+               OutputFile(name, path, "");
+             });
+  module.def("check_output_folder",
+             [](const std::string& name, const std::string& path) {
+               CheckOutputFolder(name, path);
+             });
   module.def("write_file",
              [](const std::string& path, const std::string& text) {
                WriteFileAtomically(path, text);

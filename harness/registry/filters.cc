@@ -150,10 +150,14 @@ std::vector<int64_t> ParseIntegerAxis(const std::string& option,
                                       const std::string& text) {
   std::vector<int64_t> values;
   for (const std::string& value : ParseAxis(option, text)) {
-    const int64_t number = Integer(option, value);
-    if (number < 1 || number > kMaxInteger)
+    const auto number = ParseNumber<int64_t>(value);
+    const bool digits =
+        value.find_first_not_of("0123456789") == std::string::npos;
+    if (!number && (value.empty() || !digits))
+      throw InvalidInput(option, kAxis, "'" + value + "'");
+    if (!number || *number < 1 || *number > kMaxInteger)
       throw InvalidInput(option, "numbers from 1 to 2147483647", value);
-    values.push_back(number);
+    values.push_back(*number);
   }
   return values;
 }

@@ -53,7 +53,7 @@ struct ListedSize {
   bool operator==(const ListedSize&) const = default;
 };
 
-// What is known of an input only.
+// Properties that inputs have and outputs do not.
 struct ListedInput {
   bool required = true, minus_infinity = false;
   std::vector<std::string> first_offsets;  // by axis that runs over offsets

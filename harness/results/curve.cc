@@ -50,11 +50,11 @@ void CheckOneThing(const std::string& what,
   Settings seen;
   for (const RecipePoint* point : points)
     for (const auto& [name, value] : point->settings) {
-      const auto [found, added] = seen.try_emplace(name, value);
-      if (!added && found->second != value && !free.contains(name))
+      const auto [position, added] = seen.try_emplace(name, value);
+      if (!added && position->second != value && !free.contains(name))
         throw InvalidInput(
             what, "one value of " + name + " (the recipe has to name it)",
-            found->second + " and " + value);
+            position->second + " and " + value);
     }
 }
 

@@ -36,11 +36,11 @@ std::vector<Series> Group(const std::vector<Json>& records) {
     const std::string input = record.value("input", "");
     const std::string key = op + "|" + implementation + "|" + backend + "|" +
                             scalar + "|" + settings.dump() + "|" + input;
-    const auto [found, added] = index.try_emplace(key, all.size());
+    const auto [position, added] = index.try_emplace(key, all.size());
     if (added)
       all.push_back(
           {settings, op, implementation, backend, scalar, input, {}, {}});
-    Series& series = all[found->second];
+    Series& series = all[position->second];
     const double n = LengthOf(record);
     if (const Json& seconds = record.at("seconds"); !seconds.is_null())
       series.seconds.push_back(

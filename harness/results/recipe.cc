@@ -1,10 +1,13 @@
 #include "harness/results/recipe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
 
+#include "harness/base/json_text.h"
 #include "harness/registry/filters.h"
 #include "harness/results/lengths.h"
 
@@ -123,13 +126,18 @@ bool Fits(const Settings& settings, const Match& match) {
 bool IsOthers(const Json& series) { return series.contains("others"); }
 
 Recipe::Recipe(const std::string& name, const std::string& text)
-    : name_(name), content_(Json::parse(text, nullptr, false)) {
+    : name_(name), content_(ParseJsonText<Json>("recipe " + name, text)) {
   const std::string subject = "recipe " + name;
-  if (content_.is_discarded() || !content_.is_object() ||
-      content_.value("format", Json()) != "recipe/1" ||
-      !content_.value("kind", Json()).is_string())
-    throw InvalidInput(subject, "JSON with \"format\": \"recipe/1\" and a kind",
-                       "something else");
+  const auto value_of = [&](const char* key) {
+    return content_.is_object() ? content_.value(key, Json()) : Json();
+  };
+  if (value_of("format") != "recipe/1" || !value_of("kind").is_string())
+    throw InvalidInput(
+        subject, "an object with \"format\": \"recipe/1\" and a kind",
+        !content_.is_object()
+            ? "no object"
+            : fmt::format("format {} and kind {}", value_of("format").dump(),
+                          value_of("kind").dump()));
   // Checks lists of objects with these fields, as text or as objects.
   const auto check = [&](const char* list, std::vector<const char*> texts,
                          std::vector<const char*> objects) {
@@ -216,7 +224,11 @@ std::vector<Recipe> ReadRecipes(const std::vector<std::string>& paths) {
       throw InvalidInput(file.string(), "a recipe", "no file that can be read");
     std::stringstream text;
     text << stream.rdbuf();
-    recipes.emplace_back(file.stem().string(), text.str());
+    try {
+      recipes.emplace_back(file.stem().string(), text.str());
+    } catch (const InvalidInput& problem) {
+      throw problem.In(file.string());
+    }
   }
   return recipes;
 }

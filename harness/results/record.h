@@ -86,7 +86,8 @@ struct RecordedDevice {
   std::optional<std::optional<DeviceState>> after;
 };
 
-// How a peer on a GPU was started.
+// The two ways to start a peer on a GPU, eagerly and as a CUDA graph, their
+// times, and the one whose time counts.
 struct RecordedForms {
   std::string counted;  // "eager", "graph" or empty if nothing was timed
   std::optional<double> eager_seconds, graph_seconds;

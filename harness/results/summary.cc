@@ -159,10 +159,10 @@ Json SummarizeRecipes(const std::vector<std::pair<std::string, Json>>& files,
       const Platform platform = PlatformOf(record, file.at("environment"));
       if (!platforms.contains(platform)) order.push_back(platform);
       const PointKey key = PointKey::Of(record);
-      const auto [found, added] = seen.try_emplace({platform, key}, name);
+      const auto [position, added] = seen.try_emplace({platform, key}, name);
       if (!added)
         throw InvalidInput(name,
-                           "measurements that are not in " + found->second,
+                           "measurements that are not in " + position->second,
                            key.Text() + "; summarize the runs separately");
       platforms[platform].push_back(
           {SettingsOf(record), &record, IsMixed(file)});

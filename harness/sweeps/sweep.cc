@@ -15,6 +15,7 @@
 #include "harness/base/interrupts.h"
 #include "harness/base/output_file.h"
 #include "harness/base/tell.h"
+#include "harness/base/text.h"
 #include "harness/cases/case_folder.h"
 #include "harness/machine/build_info.h"
 #include "harness/machine/environment.h"
@@ -237,9 +238,9 @@ class Sweep {
     for (const fs::path& path : files_of_others_)
       names += (names.empty() ? "" : " and ") + OldPath(path).string();
     Tell(
-        "--resume: {} records are from another build; {} are measured again, "
-        "and the old ones are kept in {}\n",
-        others_.size(), again, names);
+        "--resume: {} from another build; {} of them measured again, "
+        "and the old ones kept in {}\n",
+        Counted(others_.size(), "record"), again, names);
   }
 
   // Copies the old files before they are replaced.
@@ -532,11 +533,11 @@ class Sweep {
     std::map<Outcome, int64_t> verdicts;
     for (const Record& record : records_) ++verdicts[record.check.verdict];
     fmt::print(
-        "{}: {} records: {} passed, {} failed, {} mistrusted, {} "
+        "{}: {}: {} passed, {} failed, {} mistrusted, {} "
         "skipped\n",
-        options_.out.string(), records_.size(), verdicts[Outcome::kPassed],
-        verdicts[Outcome::kFailed], verdicts[Outcome::kMistrusted],
-        verdicts[Outcome::kSkipped]);
+        options_.out.string(), Counted(records_.size(), "record"),
+        verdicts[Outcome::kPassed], verdicts[Outcome::kFailed],
+        verdicts[Outcome::kMistrusted], verdicts[Outcome::kSkipped]);
     if (Interrupted()) {
       Tell(
           "interrupted; finished records are in {}, rerun with --resume to "

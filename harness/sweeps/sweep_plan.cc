@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "harness/base/json_text.h"
+
 namespace subquad {
 namespace {
 
@@ -78,13 +80,16 @@ Case CaseOf(const Operator& op, const Values& values, Scalar scalar,
 
 std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
                                         const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object() || !json.contains("sweeps") ||
+  const Json json = ParseJsonText<Json>(name, text);
+  if (!json.is_object() || !json.contains("sweeps") ||
       !json["sweeps"].is_array() || json["sweeps"].empty())
     throw InvalidInput(name,
-                       "JSON like {\"sweeps\": [{\"operator\": .., "
+                       "an object like {\"sweeps\": [{\"operator\": .., "
                        "\"n\": ..}]}",
-                       "another document");
+                       !json.is_object() ? "no object"
+                       : json.contains("sweeps")
+                           ? "\"sweeps\" that is no list or empty"
+                           : "one without \"sweeps\"");
   std::vector<SweepAxes> sweeps;
   for (const Json& entry : json["sweeps"]) {
     if (!entry.is_object())

@@ -303,9 +303,15 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
     if (std::ranges::find(shapes, name, &GivenShape::name) == shapes.end())
       throw InvalidInput("leading axes of " + name, "an input of this case",
                          "none");
-  if (!unused.empty())
-    throw InvalidInput("input " + unused.front(),
-                       "an optional input of this operator", "none");
+  if (!unused.empty()) {
+    std::vector<std::string> optional;
+    for (const TensorRule& rule : signature.inputs)
+      if (rule.optional) optional.push_back(rule.name);
+    if (optional.empty())
+      throw InvalidInput("with", "no inputs, since none is optional here",
+                         "'" + unused.front() + "'");
+    throw UnknownName("with", optional, unused.front());
+  }
   return ResolveProblem(op, std::move(params), scalar, shapes);
 }
 

@@ -16,9 +16,12 @@ inline double LargeExpUnits(double y) {
   return std::abs(y) > 350 ? 1.1 * std::abs(y) : 0;
 }
 
+// The error of an exponent from which on the exponential has no correct digit.
+// exp(600) is still in the range of a double.
+inline constexpr double kNoDigit = 600;
+
 // Returns the relative error, in units of the roundoff, of an exponential whose
 // exponent is off by `exponent_units`; limited to the range of a double.
-inline constexpr double kNoDigit = 600;
 inline double RelativeUnits(double exponent_units, double roundoff) {
   return std::expm1(std::min(roundoff * exponent_units, kNoDigit)) / roundoff;
 }

@@ -283,14 +283,45 @@ def test_a_sweep_times_what_is_right(tmp_path):
 
 def test_errors_of_sweeps():
     for options, expected in (
-        ({"n": []}, "n: expected a list of lengths"),
+        ({"n": []}, "n: expected a list of sizes"),
         ({"n": [64], "baselines": ["fastest"]}, "baselines: expected some of dense"),
-        ({"n": [64], "budget": 0}, "budget"),
+        ({"n": [64], "budget": 0}, "budget: expected a number of seconds above 0, found 0"),
+        ({"n": [64], "budget": "a"}, "budget: expected a number of seconds above 0, found 'a'"),
+        ({"n": "64"}, "n: expected a list of sizes"),
+        ({"n": [64], "threads": 0}, "threads: expected an integer from 1 to 1024, found 0"),
+        ({"n": [64], "threads": "a"}, "threads: expected an integer from 1 to 1024, found 'a'"),
+        ({"n": [64], "seed": -1}, "seed: expected an integer from 0 to"),
+        ({"n": [64], "sizes": 3}, "sizes: expected sizes by name"),
+        ({"n": [64], "baselines": "dense"}, "baselines: expected a list of names"),
+        ({"n": [64], "out": "/dev/null/a.json"}, "out: expected a file in a folder that exists"),
     ):
         with pytest.raises(ValueError, match=expected):
             subquad.sweep({"mine": toeplitz}, "toeplitz_1d", **options)
     with pytest.raises(ValueError, match="names of letters"):
         subquad.sweep({"my kernel": toeplitz}, "toeplitz_1d", n=[64])
+    for functions, found in (({}, "an empty dict"), (toeplitz, "an object of type function")):
+        with pytest.raises(ValueError, match=f"functions: expected functions by name, .* found {found}"):
+            subquad.sweep(functions, "toeplitz_1d", n=[64])
+    with pytest.raises(ValueError, match="functions: expected a callable for 'mine', found int"):
+        subquad.sweep({"mine": 3}, "toeplitz_1d", n=[64])
+    with pytest.raises(ValueError, match="function mine: expected parameters named weights, values .*, found a, b"):
+        subquad.sweep({"mine": lambda a, b: a}, "toeplitz_1d", n=[64])
+
+
+def test_errors_of_verifications():
+    for options, expected in (
+        ({"n": []}, "n: expected a list of sizes, such as \\[256, 1024\\], found \\[\\]"),
+        ({"n": [True]}, "n: expected a list of sizes"),
+        ({"seed": "a"}, "seed: expected an integer from 0 to"),
+        ({"timeout": 0}, "timeout: expected a number of seconds above 0, found 0"),
+        ({"shrink": "a"}, "shrink: expected a number of seconds of at least 0, found 'a'"),
+        ({"folder": "/dev/null"}, "folder: expected a folder, found the file /dev/null"),
+        ({"folder": 3}, "folder: expected a path, found 3"),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            subquad.verify(toeplitz, "toeplitz_1d", **options)
+    with pytest.raises(ValueError, match="function: expected parameters named q, k, v .*, found a, b"):
+        subquad.verify(lambda a, b: a, "softmax_attention", n=[4])
 
 
 def test_jax():

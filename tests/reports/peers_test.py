@@ -178,9 +178,12 @@ class IntervalsTest(Workplace):
         self.assertAlmostEqual(quotients[30], high)
 
     def test_what_is_no_sample_is_refused_in_one_line(self):
-        for text, words in (("{", "a JSON object on each line"), ('{"samples": []}', "a list of samples"),
+        for text, words in (("{", "standard input, line 1: the text: expected a JSON object, found no valid JSON"), ('{"samples": []}', "a list of samples"),
                             ('{"a": [1], "b": [-1]}', "numbers above 0"), ('{"samples": ["x"]}', "a list of numbers"),
-                            ('{"a": [1], "b": [1, 2], "in_turns": true}', "samples in turns")):  # fmt: skip
+                            ('{"samples": [1], "b": [2]}', "key: expected samples, found 'b'"),
+                            ('{"a": [1], "b": [2], "in_turn": true}', "in_turn"),
+                            ('{"a": [1], "b": [2], "in_turns": 3}', "line 1: in_turns: expected true or false, found 3"),
+                            ('{"a": [1], "b": [1, 2], "in_turns": true}', "samples taken alternately")):  # fmt: skip
             result = subprocess.run(
                 [PROGRAM, "intervals"], input=text + "\n", capture_output=True, text=True, check=False
             )

@@ -152,6 +152,9 @@ Evidence ReadEvidence(const std::vector<std::string>& paths) {
                             "formats in it",
                             below.size(), below.size() == 1 ? "" : "s"));
   }
+  if (evidence.files.empty())
+    throw InvalidInput(paths.front(), kExpected,
+                       "only summaries, which hold no records");
   return evidence;
 }
 

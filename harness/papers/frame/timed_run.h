@@ -19,8 +19,8 @@ struct TimedRun {
 // Whether only what has passed is timed.
 enum class Verified { kYes, kNo };
 
-// Checks each of them and measures those that pass, in turns, `budget` seconds
-// for each.
+// Checks all programs and measures those that pass alternately, `budget`
+// seconds for each.
 void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget,
                  Verified verified = Verified::kYes);
 

@@ -121,7 +121,7 @@ StudyTable TimeTable() {
   return table;
 }
 
-// All settings on one head, timed in turns.
+// Measures all settings on one head, alternately.
 void MeasureHead(const PlainHead& head, uint64_t seed, double budget,
                  std::vector<Measured>& all) {
   std::vector<std::unique_ptr<Trial>> trials;

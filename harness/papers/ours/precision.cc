@@ -254,8 +254,8 @@ StudyTable Leaks(StudyRun& run, const Json& parameters) {
   return leaks;
 }
 
-// Time of the FFTs of kernelized_rpe_attention in the bad case, in turns on one
-// thread, against the best direct sum. No time without a passed check.
+// Measures the FFTs of kernelized_rpe_attention in the bad case and the best
+// direct sum alternately on one thread. Only programs that pass are timed.
 StudyTable Costs(StudyRun& run, const Json& parameters) {
   StudyTable costs{
       "cost",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from subquad import _arrays, _subquad
+from subquad import _arguments, _arrays, _subquad
 
 NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # the 16-bit types and their rounding errors
 
@@ -163,11 +163,15 @@ def _by_name(entries: list[dict], key: str) -> dict[str, dict]:
 def split(op: str, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Splits keyword arguments into (params, tensors). An argument of None counts as not given."""
     names = {rule["name"] for rule in listing(op)["params"]}
+    inputs = {rule["name"] for rule in listing(op)["inputs"]} - names
     params, tensors = {}, {}
     for name, value in values.items():
         if value is None:
             continue
-        if name in names or not (_arrays.is_array(value) or isinstance(value, (list, tuple))):
+        is_tensor = _arrays.is_array(value) or isinstance(value, (list, tuple))
+        if name in inputs and not is_tensor:
+            raise ValueError(f"{name}: expected an array, found {type(value).__name__}")
+        if name in names or not is_tensor:
             params[name] = plain(value)
         else:
             tensors[name] = value
@@ -209,6 +213,7 @@ def check(
     tensors: inputs and parameters of the operator, by the names of `signature(op)`.
     """
     params, inputs = split(op, tensors)
+    expected_error = _arguments.error("expected_error", expected_error)
     parts = {}
     if out is not None:
         outputs = out if isinstance(out, dict) else {"out": out}
@@ -238,9 +243,9 @@ def _check_one(
     scalars = {scalar for _, _, scalar in output_arrays}
     narrow = next((scalar for scalar in NARROW if scalar in scalars), None)
     if narrow is None:
-        raw = _subquad.check(op, params, input_arrays, output_arrays, float(expected_error))
+        raw = _subquad.check(op, params, input_arrays, output_arrays, expected_error)
         return check_of(op, raw, "float32" if "float32" in scalars else "float64")
-    errors = {"float32": float(expected_error), narrow: max(float(expected_error), own_error(narrow, "grad" in inputs))}
+    errors = {"float32": expected_error, narrow: max(expected_error, own_error(narrow, "grad" in inputs))}
     if arithmetic not in (None, *errors):
         raise ValueError(f"arithmetic: expected float32 or {narrow} for an output in {narrow}, found {arithmetic!r}")
     verdicts = {}
@@ -293,9 +298,7 @@ def reference(op: str, /, *, rows: list[int] | None = None, **tensors: Any) -> A
     rows: the rows (queries) of each head to compute; by default all of them. The other axes are not reduced.
     """
     params, inputs = split(op, tensors)
-    if rows is not None and len(rows) == 0:
-        raise ValueError("rows: expected at least one row, found none")
-    chosen = [] if rows is None else [int(row) for row in rows]
+    chosen = [] if rows is None else _arguments.rows(rows)
     return _only(_subquad.definition(op, params, named_arrays(inputs), chosen))
 
 
@@ -308,7 +311,9 @@ def run(op: str, /, *, implementation: str = "", threads: int = 1, **tensors: An
     if not inputs:
         raise ValueError(f"tensors: expected the inputs in signature({op!r}), found none")
     arrays = named_arrays(inputs)
-    timed = _subquad.Timed(op, params, arrays, implementation, threads)
+    timed = _subquad.Timed(
+        op, params, arrays, _arguments.text("implementation", implementation), _arguments.threads(threads)
+    )
     timed.run()
     kind, scalar = _arrays.kind_of(next(iter(inputs.values()))), arrays[0][2]
     return _only({name: _arrays.array_of(bits, scalar, kind) for name, bits in timed.take().items()})
@@ -352,10 +357,12 @@ def save_case(
                 f"output {name}: expected_error= is missing; expected at least {NARROW[scalar]} for an output in {scalar}, the "
                 f"error of rounding to it, or {own_error(scalar, bool(grads))} if it was also computed in {scalar}"
             )
-    error = float(expected_error or 0)
-    _subquad.save_case(os.fspath(folder), op, params, named_arrays(inputs), output_arrays, error, source)
+    error = _arguments.error("expected_error", expected_error or 0)
+    _subquad.save_case(
+        _arguments.path("folder", folder), op, params, named_arrays(inputs), output_arrays, error, source
+    )
 
 
 def load_case(folder: str | os.PathLike) -> Case:
     """Reads a case folder: `case.operator`, `case.params`, `case.inputs`, `case.expected` (NumPy arrays by name)."""
-    return Case(_subquad.load_case(os.fspath(folder)))
+    return Case(_subquad.load_case(_arguments.path("folder", folder)))

@@ -18,22 +18,22 @@ class Advice:
     changes: the changes in words; empty if no change that was tried helps.
     rtol, atol: the tolerance after the changes.
     still_accepted: wrong answers that the changed test still accepts.
-    nobody_tells: wrong answers so close to the right one that even our gates accept them on the changed tensors.
+    indistinguishable: wrong answers so close to the right one that even our gates accept them on the changed tensors.
     """
 
     changes: tuple[str, ...]
     rtol: float
     atol: float
     still_accepted: tuple[str, ...] = ()
-    nobody_tells: tuple[str, ...] = ()
+    indistinguishable: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if not self.changes:
             return "no change that was tried helps"
         text = "; ".join(self.changes)
         text += f": still accepts {', '.join(self.still_accepted)}" if self.still_accepted else ": rejects all of them"
-        if self.nobody_tells:
-            text += f" except {', '.join(self.nobody_tells)}, which no test in this type can distinguish"
+        if self.indistinguishable:
+            text += f" except {', '.join(self.indistinguishable)}, which no test in this type can distinguish"
         return text
 
 
@@ -172,7 +172,7 @@ def _power_of(op: str, scalar: str, raw: dict) -> Power:
             rtol=advised["rtol"],
             atol=advised["atol"],
             still_accepted=tuple(advised["still_accepted"]),
-            nobody_tells=tuple(advised["nobody_tells"]),
+            indistinguishable=tuple(advised["indistinguishable"]),
         )
     return Power(
         operator=op,

@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from subquad import _arrays, _calls, _subquad
+from subquad import _arguments, _arrays, _calls, _subquad
 from subquad._verify import text_of
 
 SAMPLES = 1000  # the largest number of samples of one contestant
@@ -85,23 +85,34 @@ def sweep(
     threads: threads of our implementations, and of PyTorch during the sweep. budget: seconds of measuring for each length.
     like: as in `verify`.
 
-    Functions run in this process. Their first call, with any set-up of theirs, is recorded as `first_seconds`.
+    Functions run in this process. Their first call, which includes any set-up, is recorded as `first_seconds`.
     """
-    for name in functions:
+    if not isinstance(functions, dict) or not functions:
+        found = "an empty dict" if isinstance(functions, dict) else f"an object of type {type(functions).__name__}"
+        raise ValueError(f'functions: expected functions by name, such as {{"mine": attention}}, found {found}')
+    for name, function in functions.items():
+        if not callable(function):
+            raise ValueError(f"functions: expected a callable for {name!r}, found {type(function).__name__}")
         if not re.fullmatch(r"[A-Za-z0-9_.+-]+", str(name)):
             raise ValueError(f"functions: expected names of letters, digits and _ . + -, found {name!r}")
     known = list(_calls.signature(op)["implementations"])
     if baselines is None:
         baselines = [known[0]] + known[1:2]
+    if isinstance(baselines, str):
+        raise ValueError(f"baselines: expected a list of names, such as [{baselines!r}], found {baselines!r}")
     for name in baselines:
         if name not in known:
             raise ValueError(f"baselines: expected some of {', '.join(known)}; found {name!r}")
         if name in functions:
             raise ValueError(f"functions: expected names other than those of our implementations, found {name!r}")
-    if isinstance(n, int) or not n or not all(isinstance(length, int) and length > 0 for length in n):
-        raise ValueError(f"n: expected a list of lengths, such as [256, 1024], found {n!r}")
-    if not budget > 0:
-        raise ValueError(f"budget: expected seconds above 0, found {budget!r}")
+    n = _arguments.lengths("n", n)
+    threads, seed = _arguments.threads(threads), _arguments.seed(seed)
+    budget = _arguments.seconds("budget", budget)
+    if sizes is not None and not isinstance(sizes, dict):
+        raise ValueError(f'sizes: expected sizes by name, such as {{"d": 32}}, found {sizes!r}')
+    if out is not None:
+        out = _arguments.path("out", out)
+        _subquad.check_output_file("out", out)
     values = [(name, text_of(value)) for name, value in {**params, **(sizes or {})}.items()]
     if device is not None and device != "cpu":
         raise ValueError(f"device: expected cpu, found {device!r}; functions on a GPU cannot be timed here yet")
@@ -120,7 +131,7 @@ def sweep(
     }
     result.json = _subquad.result_file(json.dumps(header), json.dumps(result.records))
     if out is not None:
-        _subquad.write_file(os.fspath(out), result.json + "\n")
+        _subquad.write_file(out, result.json + "\n")
     return result
 
 
@@ -151,9 +162,7 @@ class _Contestant:
         self.arrays = {
             name: _arrays.array_of(np.array(bits), problem["scalar"], kind) for name, bits in problem["tensors"].items()
         }
-        from subquad._verify import _accepted  # pylint: disable=import-outside-toplevel
-
-        accepts = _accepted(function)
+        accepts = _arguments.accepted(function)
         self.params = {name: value for name, value in problem["params"].items() if accepts(name)}
         self.returned: Any = None
 
@@ -217,6 +226,7 @@ class _Contest:
         self.problem = _subquad.generate(case)
         self.list: list[tuple[str, Any, dict]] = []
         for name, function in functions.items():
+            _arguments.check_accepts(f"function {name}", function, op, list(self.problem["tensors"]))
             record = json.loads(_subquad.record(case, "", name, threads))
             self.list.append((name, lambda f=function: _Contestant(f, self.problem, kind), record))
         for name in baselines:

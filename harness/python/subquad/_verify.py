@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import sys
@@ -14,7 +13,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from subquad import _arrays, _calls, _subquad
+from subquad import _arguments, _arrays, _calls, _subquad
 from subquad._child import Call, Caller, Fault, FaultKind, Reply
 
 STALE = "the answer to an earlier call"
@@ -193,8 +192,13 @@ def verify(
     """
     if not callable(function):
         raise ValueError(f"function: expected a callable, found {type(function).__name__}")
-    if isinstance(n, int) or (n and not all(isinstance(size, int) and size > 0 for size in n)):
-        raise ValueError(f"n: expected a list of sizes, such as [256, 1024], found {n!r}")
+    sizes = [] if n is None else _arguments.lengths("n", n)
+    seed = _arguments.seed(seed)
+    timeout = _arguments.seconds("timeout", timeout)
+    shrink = _arguments.seconds("shrink", shrink, or_zero=True)
+    if folder is not None:
+        folder = _arguments.path("folder", folder)
+        _subquad.check_output_folder("folder", folder)
     if isinstance(scalars, str):
         raise ValueError(f"scalars: expected a list of types, such as ['float32'], found {scalars!r}")
     if array not in _arrays.KINDS:
@@ -208,7 +212,7 @@ def verify(
     if isolate is None:
         isolate = hasattr(os, "fork") and array != "jax" and not _holds_gpu(device)
     caller = Caller(function, array, device, isolate, timeout)
-    work = _Work(caller, op, {name: _calls.plain(value) for name, value in params.items()}, n or [], seed, like)
+    work = _Work(caller, op, {name: _calls.plain(value) for name, value in params.items()}, sizes, seed, like)
     work.accepts_shared = grouped_heads
     work.narrow_arithmetic = arithmetic is None
     if scalars is None:
@@ -268,7 +272,7 @@ class _Work:
         self.result = Verification(op, getattr(caller.function, "__name__", type(caller.function).__name__), seed=seed)
         self.texts = [(name, text_of(value)) for name, value in params.items()]
         self.listing = _calls.listing(op)
-        self.accepts_name = _accepted(caller.function)
+        self.accepts_name = _arguments.accepted(caller.function)
         self.not_accepted: set[str] = set()  # names that the function does not accept
         self.only_default: set[str] = set()  # parameters that the function accepts and that are not tested
         self.narrow_arithmetic = True
@@ -318,6 +322,9 @@ class _Work:
         forward = [case for case in cases if case not in backward]
         if not forward:
             return
+        optional_names = {rule["name"] for rule in self.listing["inputs"] if not rule["required"]}
+        needed = [name for name in _subquad.generate(forward[0])["tensors"] if name not in optional_names]
+        _arguments.check_accepts("function", self.caller.function, self.op, needed)
         if scalar == "bfloat16":
             forward = forward[::2] if len(forward) > 8 else forward
         counts = Counter(values_of(case).get("n", "") for case in forward)
@@ -536,7 +543,7 @@ class _Work:
             left = (deadline - time.monotonic()) / (len(order) - index)
             first = group[0]
             smallest = first.case if first.kind == "called again" else self._shrink(first, left)
-            path = os.path.join(place, f"{self.op}-{index + 1}")
+            path = _new_path(os.path.join(place, f"{self.op}-{index + 1}"))
             problem = _subquad.generate(smallest)
             tensors = [(name, *_exact(bits, problem["scalar"])) for name, bits in problem["tensors"].items()]
             source = f"verify: {self.result.name}, {smallest}: {first.reason}"
@@ -583,17 +590,13 @@ class _Work:
         return simpler.looks_like == failure.looks_like or failure.looks_like is None
 
 
-def _accepted(function: Callable) -> Callable[[str], bool]:
-    """Returns a predicate that tells whether a function has a parameter of this name."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return lambda name: True
-    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters):
-        return lambda name: True
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    names = {parameter.name for parameter in parameters if parameter.kind in by_name}
-    return lambda name: name in names
+def _new_path(path: str) -> str:
+    """Returns the path, or if it exists, the first of path-2, path-3, .. that does not."""
+    free, number = path, 1
+    while os.path.exists(free):
+        number += 1
+        free = f"{path}-{number}"
+    return free
 
 
 def _has_output_axes(listing: dict, problem: dict) -> bool:

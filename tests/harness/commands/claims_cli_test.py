@@ -206,6 +206,12 @@ class Claims(unittest.TestCase):
             bad = self.folder / "bad.json"
             bad.write_text(text, encoding="utf-8")
             self.refuse([bad, "--out", self.out], "bad.json")
+        # A summary alone holds no records.
+        summary = self.folder / "alone.json"
+        result = run("summarize", self.made, "--out", summary)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.refuse([summary, "--out", self.out], "only summaries")
+        summary.unlink()
         # Broken JSON in a folder is reported; JSON files of other formats are ignored.
         self.refuse([self.folder, "--out", self.out], "bad.json")
         bad.write_text('{"format": "other/1"}', encoding="utf-8")

@@ -174,15 +174,19 @@ class Refusals(Cli):
     def test_usage(self):
         self.refuse(["power", "--help"], "unknown name 'power'; expected one of list, check")
         self.refuse(["--bogus"], "option: expected one of --help, --version, found '--bogus'")
+        self.refuse(["--version", "extra"], "--version: expected no other argument, found 'extra'")
+        self.refuse(["compare", "nowhere-1", "nowhere-2"], "nowhere-1")
         for arguments, words in (
-            (["check"], "CASE: expected case folders (case.json and .npy files), found none"),
+            (["check"], "CASE: expected a value (case folders, each with case.json and .npy files), found none"),
             (["verify", "--n"], "--n: expected a value, found none"),
             (["verify", "--operator", "--n", "4"], "--operator: expected a value, found none"),
             (["verify", "--threads", "0"], "--threads: expected an integer from 1 to 1024, found '0'"),
-            (["verify", "--n", "4", "--case", "x"], "expected one of --n and --case, found both"),
+            (["verify", "--n", "4", "--case", "x"], "expected at most one of --n and --case, found both"),
             (["verify", "--out", "x"], "--out: expected together with --random, found alone"),
             (["verify", "--nn", "4"], "option: unknown name '--nn' (did you mean '--n'?)"),
-            (["verify", "extra"], "expected an option, found 'extra'"),
+            (["verify", "extra"], "expected only options, found 'extra'"),
+            (["compare", "a", "b", "c"], "expected no argument after OLD and NEW, found 'c'"),
+            (["verify", "--verbose=3"], "--verbose: expected no value, found '3'"),
             (["check", ".", "--require-margin", "-1"], "expected a number of at least 0, found '-1'"),
         ):
             self.refuse(arguments, words, f"; see subquad {arguments[0]} --help")
@@ -313,7 +317,7 @@ class Refusals(Cli):
         )
         self.refuse(
             ["verify", "--spikes", "--operator", "linformer_attention"],
-            "operators with an input by offset (toeplitz_1d",
+            "operators with an input indexed by offset (toeplitz_1d",
         )
         self.refuse(
             ["sweep", "--operator", "toeplitz_1d", "--scalar", "bfloat16", "--out", self.folder / "x.json"],

@@ -1,0 +1,107 @@
+"""Checks arguments of calls. Each function raises ValueError that names the argument, what was expected and what was found."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from typing import Any, Callable
+
+import numpy as np
+
+
+def integer(name: str, value: Any, least: int, most: int) -> int:
+    """Returns an integer from `least` to `most`."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{name}: expected an integer from {least} to {most}, found {value!r}")
+    return int(value)
+
+
+def seed(value: Any) -> int:
+    return integer("seed", value, 0, 2**63 - 1)
+
+
+def threads(value: Any) -> int:
+    return integer("threads", value, 1, 1024)
+
+
+def seconds(name: str, value: Any, or_zero: bool = False) -> float:
+    """Returns a finite number of seconds above 0, or also 0."""
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or not (0 < value < math.inf or or_zero and value == 0):
+        least = "of at least 0" if or_zero else "above 0"
+        raise ValueError(f"{name}: expected a number of seconds {least}, found {value!r}")
+    return float(value)
+
+
+def error(name: str, value: Any) -> float:
+    """Returns an error relative to the largest magnitude of a tensor."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < 1:
+        raise ValueError(f"{name}: expected a number from 0 to below 1, found {value!r}")
+    return float(value)
+
+
+def path(name: str, value: Any) -> str:
+    """Returns a path as text."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise ValueError(f"{name}: expected a path, found {value!r}")
+    return os.fspath(value)
+
+
+def text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name}: expected a name, found {value!r}")
+    return value
+
+
+def lengths(name: str, value: Any) -> list[int]:
+    """Returns a list of at least one size."""
+    if (
+        isinstance(value, (str, bytes))
+        or not hasattr(value, "__iter__")
+        or not len(values := list(value))
+        or not all(isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size > 0 for size in values)
+    ):
+        raise ValueError(f"{name}: expected a list of sizes, such as [256, 1024], found {value!r}")
+    return [int(size) for size in values]
+
+
+def rows(value: Any) -> list[int]:
+    """Returns a list of at least one row."""
+    if (
+        isinstance(value, (str, bytes))
+        or not hasattr(value, "__iter__")
+        or not len(values := list(value))
+        or not all(isinstance(row, (int, np.integer)) and not isinstance(row, bool) and row >= 0 for row in values)
+    ):
+        raise ValueError(f"rows: expected a list of rows, such as [0, 17], found {value!r}")
+    return [int(row) for row in values]
+
+
+def parameter_names(function: Callable) -> list[str] | None:
+    """Returns the names by which a function accepts arguments; None if it accepts any name or does not tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [parameter.name for parameter in parameters if parameter.kind in by_name]
+
+
+def accepted(function: Callable) -> Callable[[str], bool]:
+    """Returns a predicate that tells whether a function accepts an argument of this name."""
+    names = parameter_names(function)
+    return lambda name: names is None or name in names
+
+
+def check_accepts(name: str, function: Callable, op: str, inputs: list[str]) -> None:
+    """Checks that a function accepts these inputs of an operator by name."""
+    names = parameter_names(function)
+    if names is None or set(inputs) <= set(names):
+        return
+    raise ValueError(
+        f"{name}: expected parameters named {', '.join(inputs)} (see signature({op!r})), "
+        f"found {', '.join(names) if names else 'none'}"
+    )
