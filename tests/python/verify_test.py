@@ -86,8 +86,8 @@ def test_what_is_given_is_that_of_every_case(tmp_path):
     options = {"n": [1, 16, 33], "grouped_heads": False, "folder": tmp_path}
     assert subquad.verify(one_width, "softmax_attention", d=32, e=32, **options)
     assert not subquad.verify(one_width, "softmax_attention", d=32, **options)
-    ids = subquad._subquad.cases("linear_attention", [("feature_map", "elu1"), ("eps", "0.25")], [16], "float32", 1)
-    assert ids and all(",eps=0.25," in case_id for case_id in ids)
+    cases = subquad._subquad.cases("linear_attention", [("feature_map", "elu1"), ("eps", "0.25")], [16], "float32", 1)
+    assert cases and all(case.params["eps"] == 0.25 for case in cases)
 
 
 def test_what_few_failures_resemble_is_no_headline(tmp_path):

@@ -78,7 +78,7 @@ def rows(value: Any) -> list[int]:
     return [int(row) for row in values]
 
 
-def parameter_names(function: Callable) -> list[str] | None:
+def parameter_names(function: Callable[..., Any]) -> list[str] | None:
     """Returns the names by which a function accepts arguments; None if it accepts any name or does not tell."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -90,13 +90,13 @@ def parameter_names(function: Callable) -> list[str] | None:
     return [parameter.name for parameter in parameters if parameter.kind in by_name]
 
 
-def accepted(function: Callable) -> Callable[[str], bool]:
+def accepted(function: Callable[..., Any]) -> Callable[[str], bool]:
     """Returns a predicate that tells whether a function accepts an argument of this name."""
     names = parameter_names(function)
     return lambda name: names is None or name in names
 
 
-def check_accepts(name: str, function: Callable, op: str, inputs: list[str]) -> None:
+def check_accepts(name: str, function: Callable[..., Any], op: str, inputs: list[str]) -> None:
     """Checks that a function accepts these inputs of an operator by name."""
     names = parameter_names(function)
     if names is None or set(inputs) <= set(names):

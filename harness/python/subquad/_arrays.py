@@ -7,9 +7,12 @@ import sys
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 KINDS = ("numpy", "torch", "jax")
-NamedArray = tuple  # (name, array that the module reads, scalar type or "")
+Array = NDArray[Any]
+NamedArray = tuple[str, Array, str]  # (name, array that the module reads, scalar type or "")
+Bits = tuple[Array, str]  # (array, scalar type); 16-bit types as uint16
 
 
 def kind_of(value: Any) -> str:
@@ -35,7 +38,7 @@ def named_array(name: str, value: Any) -> NamedArray:
     return name, array, scalar
 
 
-def bits_of(name: str, value: Any) -> tuple[np.ndarray, str]:
+def bits_of(name: str, value: Any) -> Bits:
     """Returns a NumPy array over the same memory and its scalar type; 16-bit types are returned as uint16."""
     if kind_of(value) == "torch":
         return _of_torch(name, value)
@@ -72,7 +75,7 @@ def _described(value: Any, dtype: str) -> str:
     return dtype if is_array(value) else type(value).__name__
 
 
-def _of_torch(name: str, value: Any) -> tuple[np.ndarray, str]:
+def _of_torch(name: str, value: Any) -> Bits:
     torch = sys.modules["torch"]
     types = {torch.float64: "float64", torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
     if value.dtype not in types:
@@ -88,7 +91,7 @@ def _of_torch(name: str, value: Any) -> tuple[np.ndarray, str]:
     return tensor.numpy(), scalar
 
 
-def array_of(bits: np.ndarray, scalar: str, kind: str, device: str | None = None) -> Any:
+def array_of(bits: Array, scalar: str, kind: str, device: str | None = None) -> Any:
     """Converts an array of the module to library `kind`, sharing its memory if that library can."""
     if kind == "torch":
         torch = importlib.import_module("torch")
@@ -105,7 +108,7 @@ def array_of(bits: np.ndarray, scalar: str, kind: str, device: str | None = None
     return bits
 
 
-def numpy_type(scalar: str) -> np.dtype:
+def numpy_type(scalar: str) -> np.dtype[Any]:
     """Returns NumPy's type for a scalar type. NumPy has no bfloat16; ml_dtypes, which comes with JAX, provides it."""
     if scalar != "bfloat16":
         return np.dtype(scalar)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-import json
 import math
 import os
 from dataclasses import dataclass, field, replace
@@ -112,7 +112,7 @@ class Check:
         return text
 
 
-class Case(dict):
+class Case(dict[str, Any]):
     """A case folder with operator, params, inputs, expected, expected_error and source, as keys and as attributes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -128,14 +128,13 @@ def operators() -> list[str]:
 
 
 @functools.lru_cache(maxsize=None)
-def listing(op: str) -> dict:
+def listing(op: str) -> dict[str, Any]:
     """Returns the entry of an operator in `subquad list --json`."""
     if not isinstance(op, str):
         raise ValueError(
             f"operator: expected a name, one of {', '.join(operators())}; found an object of type {type(op).__name__}"
         )
-    entry = json.loads(_subquad.listing(op))
-    return entry[0] if isinstance(entry, list) else entry
+    return _subquad.listing(op)
 
 
 def signature(op: str) -> dict[str, Any]:
@@ -145,7 +144,7 @@ def signature(op: str) -> dict[str, Any]:
     heads); `required`; and `when`, the parameters with which it exists. If the shape depends on a parameter, `variants` lists
     all shapes. A parameter has type, default, meaning, and its choices or range.
     """
-    entry = json.loads(json.dumps(listing(op)))
+    entry = copy.deepcopy(listing(op))
     result = {key: entry[key] for key in ("operator", "formula", "source")}
     for key in ("inputs", "params", "outputs", "sizes"):
         result[key] = _by_name(entry[key], "name")
@@ -153,8 +152,8 @@ def signature(op: str) -> dict[str, Any]:
     return result
 
 
-def _by_name(entries: list[dict], key: str) -> dict[str, dict]:
-    groups: dict[str, list[dict]] = {}
+def _by_name(entries: list[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         groups.setdefault(entry[key], []).append({name: value for name, value in entry.items() if name != key})
     return {name: group[0] if len(group) == 1 else {**group[0], "variants": group} for name, group in groups.items()}
@@ -237,22 +236,27 @@ def check(
 
 
 def _check_one(
-    op: str, params: dict, inputs: dict, outputs: dict, expected_error: float, arithmetic: str | None
+    op: str,
+    params: dict[str, Any],
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    expected_error: float,
+    arithmetic: str | None,
 ) -> Check:
     input_arrays, output_arrays = named_arrays(inputs), named_arrays(outputs)
     scalars = {scalar for _, _, scalar in output_arrays}
     narrow = next((scalar for scalar in NARROW if scalar in scalars), None)
     if narrow is None:
-        raw = _subquad.check(op, params, input_arrays, output_arrays, expected_error)
-        return check_of(op, raw, "float32" if "float32" in scalars else "float64")
+        judged = _subquad.check(op, params, input_arrays, output_arrays, expected_error)
+        return check_of(op, judged, "float32" if "float32" in scalars else "float64")
     errors = {"float32": expected_error, narrow: max(expected_error, own_error(narrow, "grad" in inputs))}
     if arithmetic not in (None, *errors):
         raise ValueError(f"arithmetic: expected float32 or {narrow} for an output in {narrow}, found {arithmetic!r}")
     verdicts = {}
     for kind, error in errors.items():
         if arithmetic in (None, kind):
-            raw = _subquad.judge(op, params, input_arrays, output_arrays, error, narrow, "", False)
-            verdicts[kind] = replace(check_of(op, raw, narrow), arithmetic=kind)
+            judged = _subquad.judge(op, params, input_arrays, output_arrays, error, narrow, "", False)
+            verdicts[kind] = replace(check_of(op, judged, narrow), arithmetic=kind)
             if verdicts[kind].verdict != "failed":
                 return verdicts[kind]
     return next(iter(verdicts.values()))
@@ -264,30 +268,41 @@ def own_error(narrow: str, backward: bool) -> float:
     return (8 if backward else 4) * NARROW[narrow]
 
 
-def check_of(op: str, raw: dict, scalar: str) -> Check:
-    """Converts the module's result to a Check."""
+@functools.lru_cache(maxsize=2)
+def drawn(case: _subquad.Case) -> _subquad.Problem:
+    """Returns the tensors of a case. Two are kept, so that judging draws no tensor again that a call has used."""
+    return case.draw()
+
+
+def check_of(op: str, judged: _subquad.Verdict, scalar: str) -> Check:
+    """Converts the module's verdict to a Check."""
+    worst = judged.worst
     return Check(
         operator=op,
-        verdict=raw["verdict"],
-        reason=raw["reason"],
-        error=raw["error"],
-        bound=raw["bound"],
-        margin=raw["margin"],
-        nearest=raw["nearest"],
-        worst=Worst(**raw["worst"]) if raw["worst"] else None,
+        verdict=judged.verdict,
+        reason=judged.reason,
+        error=judged.error,
+        bound=judged.bound,
+        margin=judged.margin,
+        nearest=judged.nearest,
+        worst=(
+            Worst(worst.output, worst.batch, worst.head, worst.row, worst.element, worst.expected, worst.found)
+            if worst
+            else None
+        ),
         scalar=scalar,
-        rows=raw["rows"],
-        all_rows=raw["all_rows"],
-        gate=raw["gate"],
-        gates=raw["gates"],
-        error_over_bound=raw["error_over_bound"],
-        error_over_plain=raw["error_over_plain"],
-        blind_to=[name for name, _, _ in raw["blind_to"]],
-        remedies={name: remedy for name, _, remedy in raw["blind_to"]},
-        looks_like=raw["looks_like"] or None,
-        known_mistakes=raw["known_mistakes"],
-        wrong_share=raw["wrong_share"],
-        where=raw["where"],
+        rows=judged.rows,
+        all_rows=judged.all_rows,
+        gate=judged.gate,
+        gates=judged.gates,
+        error_over_bound=judged.error_over_bound,
+        error_over_plain=judged.error_over_plain,
+        blind_to=[spot.name for spot in judged.blind_to],
+        remedies={spot.name: spot.remedy for spot in judged.blind_to},
+        looks_like=judged.looks_like or None,
+        known_mistakes=judged.known_mistakes,
+        wrong_share=judged.wrong_share,
+        where=judged.where,
     )
 
 
@@ -324,7 +339,7 @@ def _only(outputs: dict[str, Any]) -> Any:
 
 
 def save_case(
-    folder: str | os.PathLike,
+    folder: str | os.PathLike[str],
     op: str,
     /,
     out: Any = None,
@@ -363,6 +378,6 @@ def save_case(
     )
 
 
-def load_case(folder: str | os.PathLike) -> Case:
+def load_case(folder: str | os.PathLike[str]) -> Case:
     """Reads a case folder: `case.operator`, `case.params`, `case.inputs`, `case.expected` (NumPy arrays by name)."""
     return Case(_subquad.load_case(_arguments.path("folder", folder)))

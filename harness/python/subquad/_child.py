@@ -21,17 +21,17 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from subquad import _arrays, _subquad
+from subquad import _arrays, _calls, _subquad
 
-Bits = tuple  # (array of NumPy, scalar type)
+Bits = _arrays.Bits
 
 
 @dataclass
 class Call:
-    """The arguments of a call. `case` is the id of a case, `again` that of the second call; "" if there is none."""
+    """The arguments of a call: a case, and that of the second call on the same arrays, if there is one."""
 
-    case: str
-    again: str = ""
+    case: _subquad.Case
+    again: _subquad.Case | None = None
     arguments: tuple[str, ...] | None = None  # parameters that the function accepts; None: all of them
 
 
@@ -78,7 +78,7 @@ class Reply:
 class Caller:
     """A user's function and the kind of arrays that it expects."""
 
-    function: Callable
+    function: Callable[..., Any]
     kind: str
     device: str | None
     isolate: bool
@@ -150,25 +150,25 @@ class Caller:
 
     def here(self, call: Call) -> Reply:
         """Makes the call in this process."""
-        problem = _subquad.generate(call.case)
+        problem = _calls.drawn(call.case)
         arrays = {
-            name: _arrays.array_of(np.array(bits), problem["scalar"], self.kind, self.device)
-            for name, bits in problem["tensors"].items()
+            name: _arrays.array_of(np.array(bits), problem.scalar, self.kind, self.device)
+            for name, bits in problem.tensors.items()
         }
         reply = Reply()
         start = time.perf_counter()
         reply.outputs, held, reply.fault = self._one(call, problem, arrays)
         reply.seconds = time.perf_counter() - start
         if call.again and not reply.fault:
-            other = _subquad.generate(call.again)
+            other = _calls.drawn(call.again)
             if self.kind == "jax":
                 arrays = {
-                    name: _arrays.array_of(np.array(bits), other["scalar"], self.kind)
-                    for name, bits in other["tensors"].items()
+                    name: _arrays.array_of(np.array(bits), other.scalar, self.kind)
+                    for name, bits in other.tensors.items()
                 }
             else:
-                for name, bits in other["tensors"].items():
-                    _write_into(arrays[name], bits, other["scalar"], self.kind)
+                for name, bits in other.tensors.items():
+                    _write_into(arrays[name], bits, other.scalar, self.kind)
             reply.second, _, reply.fault = self._one(call, other, arrays)
             if not reply.fault:
                 for name, (bits, _) in reply.outputs.items():
@@ -177,14 +177,14 @@ class Caller:
         return reply
 
     def _one(
-        self, call: Call, problem: dict, arrays: dict[str, Any]
+        self, call: Call, problem: _subquad.Problem, arrays: dict[str, Any]
     ) -> tuple[dict[str, Bits], dict[str, Any], Fault | None]:
         """Calls the function. Returns its outputs as bits, the returned arrays and a fault, if there is one."""
-        backward = problem["backward"]
+        backward = problem.backward
         # Keeps a copy of the values to detect inputs that the function changes.
         before = {name: _raw(np.array(_arrays.bits_of(name, array)[0])) for name, array in arrays.items()}
         inputs = {name: array for name, array in arrays.items() if not (backward and name == "grad")}
-        params = problem["params"]
+        params = problem.params
         if call.arguments is not None:
             params = {name: value for name, value in params.items() if name in call.arguments}
         try:
@@ -195,15 +195,15 @@ class Caller:
         except Exception as error:  # pylint: disable=broad-except
             return {}, {}, _how_it_failed(error)
         if not isinstance(returned, dict):
-            returned = {next(iter(problem["outputs"])): returned}
+            returned = {next(iter(problem.outputs)): returned}
 
         def failed(kind: FaultKind, text: str) -> tuple[dict[str, Bits], dict[str, Any], Fault]:
             return {}, {}, Fault(kind, text)
 
         outputs = {}
-        for name, shape in problem["outputs"].items():
+        for name, shape in problem.outputs.items():
             if name not in returned:
-                expected = ", ".join(problem["outputs"])
+                expected = ", ".join(problem.outputs)
                 return failed(FaultKind.OUTPUT_MISSING, f"returned no {name}; expected {expected}")
             value = returned[name]
             if not _arrays.is_array(value):
@@ -220,8 +220,8 @@ class Caller:
             if tuple(bits.shape) != tuple(shape):
                 text = f"returned the wrong shape: {name} has {list(bits.shape)}, expected {list(shape)}"
                 return failed(FaultKind.WRONG_SHAPE, text)
-            if scalar != problem["scalar"]:
-                text = f"returned the wrong type: {name} has {scalar}, expected {problem['scalar']}"
+            if scalar != problem.scalar:
+                text = f"returned the wrong type: {name} has {scalar}, expected {problem.scalar}"
                 return failed(FaultKind.WRONG_TYPE, text)
             outputs[name] = np.array(bits), scalar
         for name, array in arrays.items():
@@ -247,12 +247,12 @@ class Caller:
         return {f"grad_{name}": leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
 
 
-def _raw(bits: np.ndarray) -> np.ndarray:
+def _raw(bits: _arrays.Array) -> _arrays.Array:
     """Returns the bytes of an array, which compare equal even for NaN."""
     return np.ascontiguousarray(bits).reshape(-1).view(np.uint8)
 
 
-def _write_into(array: Any, bits: np.ndarray, scalar: str, kind: str) -> None:
+def _write_into(array: Any, bits: _arrays.Array, scalar: str, kind: str) -> None:
     if kind == "torch":
         array.copy_(_arrays.array_of(np.array(bits), scalar, "torch"))
     else:

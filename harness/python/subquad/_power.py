@@ -129,17 +129,17 @@ def power(
         raise ValueError(f"tensors: expected the inputs in signature({op!r}), found none")
     arrays = _calls.named_arrays(inputs)
     scalar = arrays[0][2] if dtype is None else _type_name(dtype)
-    raw = _subquad.power(
+    measured = _subquad.power(
         op,
         params,
         arrays,
         [] if grad is None else _calls.named_arrays({"grad": grad}),
         scalar,
-        -1.0 if rtol is None else _number("rtol", rtol),
-        -1.0 if atol is None else _number("atol", atol),
+        None if rtol is None else _number("rtol", rtol),
+        None if atol is None else _number("atol", atol),
         advise,
     )
-    return _power_of(op, scalar, raw)
+    return _power_of(op, scalar, measured)
 
 
 def _type_name(dtype: Any) -> str:
@@ -157,34 +157,34 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _power_of(op: str, scalar: str, raw: dict) -> Power:
-    parts = {"": raw["out"]}
-    if "gradients" in raw:
-        parts["gradients: "] = raw["gradients"]
-    tried = [(prefix + name, *rest) for prefix, part in parts.items() for name, *rest in part["tried"]]
-    accepted = {name: over for name, over, _, _ in tried if over <= 1}
+def _power_of(op: str, scalar: str, measured: _subquad.MeasuredPower) -> Power:
+    parts = {"": measured.out}
+    if measured.gradients is not None:
+        parts["gradients: "] = measured.gradients
+    tried = [(prefix + answer.name, answer) for prefix, part in parts.items() for answer in part.tried]
+    accepted = {name: answer.over for name, answer in tried if answer.over <= 1}
     advice = None
-    right = max(part["right"] for part in parts.values())
-    if "advice" in raw and (accepted or right > 1):
-        advised = raw["advice"]
+    right = max(part.right for part in parts.values())
+    advised = measured.advice
+    if advised is not None and (accepted or right > 1):
         advice = Advice(
-            changes=tuple(advised["changes"]),
-            rtol=advised["rtol"],
-            atol=advised["atol"],
-            still_accepted=tuple(advised["still_accepted"]),
-            indistinguishable=tuple(advised["indistinguishable"]),
+            changes=tuple(advised.changes),
+            rtol=advised.rtol,
+            atol=advised.atol,
+            still_accepted=tuple(advised.still_accepted),
+            indistinguishable=tuple(advised.indistinguishable),
         )
     return Power(
         operator=op,
         dtype=scalar,
-        rtol=raw["rtol"],
-        atol=raw["atol"],
+        rtol=measured.rtol,
+        atol=measured.atol,
         accepted=accepted,
-        rejected={name: over for name, over, _, _ in tried if over > 1},
-        ours={name: ours for name, _, ours, _ in tried},
-        same=tuple(name for name, _, _, same in tried if same),
+        rejected={name: answer.over for name, answer in tried if answer.over > 1},
+        ours={name: answer.ours for name, answer in tried},
+        same=tuple(name for name, answer in tried if answer.same),
         right=right,
         advice=advice,
-        rows=sum(part["rows"] for part in parts.values()),
-        all_rows=all(part["all_rows"] for part in parts.values()),
+        rows=sum(part.rows for part in parts.values()),
+        all_rows=all(part.all_rows for part in parts.values()),
     )

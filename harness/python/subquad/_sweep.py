@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import math
+import functools
 import os
 import re
 import sys
@@ -24,7 +23,7 @@ class Sweep:
     """Records of format results/1 and the whole file as text (`json`). True if everything that ran has passed."""
 
     operator: str
-    records: list[dict] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
     json: str = ""
 
     @property
@@ -58,13 +57,13 @@ class Sweep:
 
 
 def sweep(
-    functions: dict[str, Callable],
+    functions: dict[str, Callable[..., Any]],
     op: str,
     /,
     *,
     n: list[int],
     baselines: list[str] | None = None,
-    out: str | os.PathLike | None = None,
+    out: str | os.PathLike[str] | None = None,
     array: str = "numpy",
     scalar: str = "float32",
     threads: int = 1,
@@ -116,22 +115,17 @@ def sweep(
     values = [(name, text_of(value)) for name, value in {**params, **(sizes or {})}.items()]
     if device is not None and device != "cpu":
         raise ValueError(f"device: expected cpu, found {device!r}; functions on a GPU cannot be timed here yet")
-    result = Sweep(op)
+    records: list[_subquad.Record] = []
     created = _subquad.now()
     with _Threads(array, threads):
         for length in n:
-            case = _subquad.case_id(op, length, values, "normal", scalar, seed)
-            result.records += _Contest(op, case, functions, baselines, array, threads, budget, like).records()
+            case = _subquad.case_for(op, length, values, scalar, seed)
+            records += _Contest(op, case, functions, baselines, array, threads, budget, like).records()
     command = f"subquad.sweep({{{', '.join(map(repr, functions))}}}, {op!r}, n={list(n)})"
-    header = {
-        "command": command,
-        "created": created,
-        "seed": seed,
-        "environment": json.loads(_subquad.environment(threads)),
-    }
-    result.json = _subquad.result_file(json.dumps(header), json.dumps(result.records))
+    text = _subquad.result_file(command, created, seed, threads, records)
+    result = Sweep(op, [record.as_dict() for record in records], text)
     if out is not None:
-        _subquad.write_file(out, result.json + "\n")
+        _subquad.write_file(out, text + "\n")
     return result
 
 
@@ -157,13 +151,13 @@ class _Threads:
 class _Contestant:
     """A function on the arrays of one case."""
 
-    def __init__(self, function: Callable, problem: dict, kind: str):
+    def __init__(self, function: Callable[..., Any], problem: _subquad.Problem, kind: str):
         self.function, self.problem, self.kind = function, problem, kind
         self.arrays = {
-            name: _arrays.array_of(np.array(bits), problem["scalar"], kind) for name, bits in problem["tensors"].items()
+            name: _arrays.array_of(np.array(bits), problem.scalar, kind) for name, bits in problem.tensors.items()
         }
         accepts = _arguments.accepted(function)
-        self.params = {name: value for name, value in problem["params"].items() if accepts(name)}
+        self.params = {name: value for name, value in problem.params.items() if accepts(name)}
         self.returned: Any = None
 
     def run(self) -> float:
@@ -173,36 +167,36 @@ class _Contestant:
             sys.modules["jax"].block_until_ready(self.returned)
         return time.perf_counter() - start
 
-    def outputs(self) -> list:
-        first = next(iter(self.problem["outputs"]))
+    def outputs(self) -> list[_arrays.NamedArray]:
+        first = next(iter(self.problem.outputs))
         returned = self.returned if isinstance(self.returned, dict) else {first: self.returned}
         outputs = _calls.named_arrays(returned)
         for name, bits, scalar in outputs:
-            if scalar != self.problem["scalar"]:
-                raise ValueError(f"{name}: expected {self.problem['scalar']}, found {scalar}")
-            shape = self.problem["outputs"].get(name)
+            if scalar != self.problem.scalar:
+                raise ValueError(f"{name}: expected {self.problem.scalar}, found {scalar}")
+            shape = self.problem.outputs.get(name)
             if shape is not None and tuple(shape) != bits.shape:
                 raise ValueError(f"{name}: expected the shape {list(shape)}, found {list(bits.shape)}")
         return outputs
 
     def changed(self) -> str:
         for name, array in self.arrays.items():
-            if not np.array_equal(_arrays.bits_of(name, array)[0], self.problem["tensors"][name]):
+            if not np.array_equal(_arrays.bits_of(name, array)[0], self.problem.tensors[name]):
                 return f"changed its input {name}"
         return ""
 
 
 class _Ours:
-    def __init__(self, op: str, problem: dict, implementation: str, threads: int):
+    def __init__(self, op: str, problem: _subquad.Problem, implementation: str, threads: int):
         self.problem = problem
-        tensors = [(name, bits, problem["scalar"]) for name, bits in problem["tensors"].items()]
-        self.timed = _subquad.Timed(op, problem["params"], tensors, implementation, threads)
+        tensors = [(name, bits, problem.scalar) for name, bits in problem.tensors.items()]
+        self.timed = _subquad.Timed(op, problem.params, tensors, implementation, threads)
 
     def run(self) -> float:
         return self.timed.run()
 
-    def outputs(self) -> list:
-        return [(name, bits, self.problem["scalar"]) for name, bits in self.timed.outputs().items()]
+    def outputs(self) -> list[_arrays.NamedArray]:
+        return [(name, bits, self.problem.scalar) for name, bits in self.timed.outputs().items()]
 
     def changed(self) -> str:
         return ""
@@ -214,8 +208,8 @@ class _Contest:
     def __init__(
         self,
         op: str,
-        case: str,
-        functions: dict[str, Callable],
+        case: _subquad.Case,
+        functions: dict[str, Callable[..., Any]],
         baselines: list[str],
         kind: str,
         threads: int,
@@ -223,34 +217,34 @@ class _Contest:
         like: str,
     ):
         self.op, self.case, self.threads, self.budget, self.like = op, case, threads, budget, like
-        self.problem = _subquad.generate(case)
-        self.list: list[tuple[str, Any, dict]] = []
+        self.problem = case.draw()
+        self.list: list[tuple[str, Callable[[], Any], _subquad.Record]] = []
         for name, function in functions.items():
-            _arguments.check_accepts(f"function {name}", function, op, list(self.problem["tensors"]))
-            record = json.loads(_subquad.record(case, "", name, threads))
-            self.list.append((name, lambda f=function: _Contestant(f, self.problem, kind), record))
+            _arguments.check_accepts(f"function {name}", function, op, list(self.problem.tensors))
+            record = _subquad.record_of_function(case, name, threads)
+            self.list.append((name, functools.partial(_Contestant, function, self.problem, kind), record))
         for name in baselines:
-            record = json.loads(_subquad.record(case, name, "", threads))
-            self.list.append((name, lambda i=name: _Ours(op, self.problem, i, threads), record))
+            record = _subquad.record_of_ours(case, name, threads)
+            self.list.append((name, functools.partial(_Ours, op, self.problem, name, threads), record))
         self.ours = set(baselines)
 
-    def records(self) -> list[dict]:
-        running = []
+    def records(self) -> list[_subquad.Record]:
+        running: list[tuple[str, Any, _subquad.Record, list[float]]] = []
         for name, make, record in self.list:
-            why = _subquad.why_not(self.case, name, self.threads) if name in self.ours else ""
+            why = self.case.why_not(name, self.threads) if name in self.ours else ""
             if why:
-                record["check"].update(verdict="skipped", reason=why)
+                record.skip(why)
                 continue
             start = time.perf_counter()
             try:
                 contestant = make()
-                record["setup_seconds"] = time.perf_counter() - start
-                record["first_seconds"] = contestant.run()
+                record.setup_seconds = time.perf_counter() - start
+                record.first_seconds = contestant.run()
             except Exception as error:  # pylint: disable=broad-except
                 reason = (
                     f"raised {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
                 )
-                record["check"].update(verdict="failed", reason=reason)
+                record.fail(reason)
                 continue
             if self._check(name, contestant, record):
                 running.append((name, contestant, record, []))
@@ -258,27 +252,25 @@ class _Contest:
         for name, contestant, record, samples in running:
             # Judges the output of the last timed run.
             if self._check(name, contestant, record):
-                record["seconds"] = _summary(samples)
+                record.set_samples(samples, "samples" if len(samples) >= SAMPLES else "budget")
         return [record for _, _, record in self.list]
 
-    def _check(self, name: str, contestant: Any, record: dict) -> bool:
-        tensors = [(key, bits, self.problem["scalar"]) for key, bits in self.problem["tensors"].items()]
+    def _check(self, name: str, contestant: Any, record: _subquad.Record) -> bool:
+        tensors = [(key, bits, self.problem.scalar) for key, bits in self.problem.tensors.items()]
         like = name if name in self.ours else self.like
         try:
-            raw = _subquad.judge(
-                self.op, self.problem["params"], tensors, contestant.outputs(), 0.0, self.problem["scalar"], like, True
+            judged = _subquad.judge(
+                self.op, self.problem.params, tensors, contestant.outputs(), 0.0, self.problem.scalar, like, True
             )
         except ValueError as error:
-            record["check"].update(verdict="failed", reason=str(error))
+            record.fail(str(error))
             return False
-        check = json.loads(raw["check"])
-        changed = contestant.changed()
-        if changed:
-            check.update(verdict="failed", reason=changed)
-        record["check"] = check
-        return check["verdict"] == "passed"
+        record.judge(judged)
+        if changed := contestant.changed():
+            record.fail(changed)
+        return record.passed
 
-    def _time(self, running: list) -> None:
+    def _time(self, running: list[tuple[str, Any, _subquad.Record, list[float]]]) -> None:
         end = time.perf_counter() + self.budget
         rounds = 0
         while running and rounds < SAMPLES and (rounds < 3 or time.perf_counter() < end):
@@ -286,20 +278,3 @@ class _Contest:
             for _, contestant, _, samples in running[rounds % len(running) :] + running[: rounds % len(running)]:
                 samples.append(contestant.run())
             rounds += 1
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _summary(samples: list[float]) -> dict:
-    median, low, high = _subquad.median(samples)
-    return {
-        "median": median,
-        "low": _number(low),
-        "high": _number(high),
-        "min": min(samples),
-        "max": max(samples),
-        "samples": samples,
-        "stopped_by": "samples" if len(samples) >= SAMPLES else "budget",
-    }

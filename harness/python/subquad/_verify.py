@@ -14,7 +14,7 @@ from typing import Any, Callable
 import numpy as np
 
 from subquad import _arguments, _arrays, _calls, _subquad
-from subquad._child import Call, Caller, Fault, FaultKind, Reply
+from subquad._child import Bits, Call, Caller, Fault, FaultKind, Reply
 
 STALE = "the answer to an earlier call"
 # Mistakes that a call reveals directly, without comparing values with a known wrong answer.
@@ -41,6 +41,7 @@ class Failure:
     kind: str = "forward"
     smallest: str = ""
     fault: Fault | None = field(default=None, repr=False)  # nothing was compared
+    generated: _subquad.Case = field(repr=False, kw_only=True)
 
     @property
     def is_shown(self) -> bool:
@@ -128,7 +129,7 @@ class Verification:
                     text += f"  margin >= {row.margin:.3g} ({row.nearest})"
             lines.append(text + (f"  {row.remark}" if row.remark else ""))
         lines += [f"  {remark}" for remark in self.remarks]
-        shown: set[tuple] = set()
+        shown: set[tuple[str, str | None, str]] = set()
         for failure in self.failures:
             group = (failure.kind, failure.looks_like, failure.smallest)
             if group not in shown and len(shown) < 5:
@@ -146,7 +147,7 @@ class Verification:
 
 
 def verify(
-    function: Callable,
+    function: Callable[..., Any],
     op: str,
     /,
     *,
@@ -155,7 +156,7 @@ def verify(
     gradients: bool | None = None,
     n: list[int] | None = None,
     like: str = "",
-    folder: str | os.PathLike | None = None,
+    folder: str | os.PathLike[str] | None = None,
     seed: int = 1,
     device: str | None = None,
     isolate: bool | None = None,
@@ -251,23 +252,10 @@ def text_of(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def values_of(case: str) -> dict[str, str]:
-    """Returns the names and values of an id."""
-    pairs = (pair.split("=", 1) for pair in case.split(":", 1)[1].split(","))
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
-
-
-def grouped(case: str) -> str:
-    """Returns the leading axes of a case in which groups of heads share a tensor, as in its id (k:2+v:2); otherwise ""."""
-    values = values_of(case)
-    heads = [part.split(":")[1].split("x")[-1] for part in values.get("leading", "").split("+") if ":" in part]
-    return values["leading"] if any(count not in ("1", values.get("heads", "1")) for count in heads) else ""
-
-
 class _Work:
     """One function under test."""
 
-    def __init__(self, caller: Caller, op: str, params: dict, n: list[int], seed: int, like: str):
+    def __init__(self, caller: Caller, op: str, params: dict[str, Any], n: list[int], seed: int, like: str):
         self.caller, self.op, self.params, self.n, self.seed, self.like = caller, op, params, n, seed, like
         self.result = Verification(op, getattr(caller.function, "__name__", type(caller.function).__name__), seed=seed)
         self.texts = [(name, text_of(value)) for name, value in params.items()]
@@ -283,8 +271,8 @@ class _Work:
 
     def accepts(self, scalar: str) -> bool:
         """Tells whether the function returns without a fault for a small case of this type."""
-        ids = _subquad.cases(self.op, self.texts, [16], scalar, self.seed)
-        case = next((id for id in ids if self._wanted(id)), None)
+        cases = _subquad.cases(self.op, self.texts, [16], scalar, self.seed)
+        case = next((case for case in cases if self._wanted(case)), None)
         if case is None:
             return False
         (_, reply), *_ = self.caller([self._call(case)])
@@ -292,45 +280,43 @@ class _Work:
             self.result.rows.append(Row("forward", scalar, remark=f"not accepted: {reply.fault}"))
         return not reply.fault
 
-    def _wanted(self, case: str) -> bool:
+    def _wanted(self, case: _subquad.Case) -> bool:
         """Tells whether the function accepts the arguments of a case, and remembers those that it does not."""
-        values = values_of(case)
-        needed = [name for name in values.get("with", "").split("+") if name]
-        needed += [rule["name"] for rule in self.listing["params"] if rule["name"] in values]
+        needed = [*case.optional_inputs, *case.params]
         fixed = {name for name, _ in self.texts}
         missing = {name for name in needed if name not in fixed and not self.accepts_name(name)}
-        missing = {name for name in missing if not self._is_default(name, values.get(name))}
+        missing = {name for name in missing if not self._is_default(name, case.params.get(name))}
         self.not_accepted |= missing
         return not missing
 
-    def _is_default(self, name: str, text: str | None) -> bool:
+    def _is_default(self, name: str, value: Any) -> bool:
         for rule in self.listing["params"]:
-            if rule["name"] == name and text is not None:
+            if rule["name"] == name and value is not None:
                 default = str(rule.get("default", ""))
-                if {"true": "1", "false": "0"}.get(default, default) == text:
+                if {"true": "1", "false": "0"}.get(default, default) == text_of(value):
                     return True
         return False
 
-    def _call(self, case: str, again: str = "") -> Call:
+    def _call(self, case: _subquad.Case, again: _subquad.Case | None = None) -> Call:
         names = {rule["name"] for rule in self.listing["params"]}
         return Call(case, again, tuple(sorted(name for name in names if self.accepts_name(name))))
 
     def run(self, scalar: str, gradients: bool | None) -> None:
         cases = [case for case in _subquad.cases(self.op, self.texts, self.n, scalar, self.seed) if self._wanted(case)]
-        cases = [case for case in cases if _has_output_axes(self.listing, _subquad.generate(case))]
-        backward = [case for case in cases if "backward" in values_of(case)]
-        forward = [case for case in cases if case not in backward]
+        cases = [case for case in cases if _has_output_axes(self.listing, case)]
+        backward = [case for case in cases if case.backward]
+        forward = [case for case in cases if not case.backward]
         if not forward:
             return
         optional_names = {rule["name"] for rule in self.listing["inputs"] if not rule["required"]}
-        needed = [name for name in _subquad.generate(forward[0])["tensors"] if name not in optional_names]
+        needed = [name for name in forward[0].input_shapes if name not in optional_names]
         _arguments.check_accepts("function", self.caller.function, self.op, needed)
         if scalar == "bfloat16":
             forward = forward[::2] if len(forward) > 8 else forward
-        counts = Counter(values_of(case).get("n", "") for case in forward)
+        counts = Counter(case.length for case in forward)
         middle = counts.most_common(1)[0][0]  # heads and options are tested at this size
-        plain = [case for case in forward if values_of(case).get("n", "") == middle]
-        optional = [case for case in plain if "with" in values_of(case) and "heads" not in values_of(case)]
+        plain = [case for case in forward if case.length == middle]
+        optional = [case for case in plain if case.optional_inputs and not case.heads]
         plain = plain[:1] + optional
         self._judge_all("forward", scalar, [self._call(case) for case in forward])
         if scalar == "float32":
@@ -338,20 +324,18 @@ class _Work:
             for case in plain:
                 for name in _subquad.hard_inputs():
                     try:
-                        hard.append(_subquad.other_numbers(case, self.seed, name))
+                        hard.append(case.with_other_numbers(self.seed, name))
                     except ValueError:
                         continue  # this kind of values does not apply to the operator
             self._judge_all("hard inputs", scalar, [self._call(case) for case in hard if case not in plain])
-            twice = [(case, _subquad.other_numbers(case, self.seed + 1, "")) for case in plain]
+            twice = [(case, case.with_other_numbers(self.seed + 1, "")) for case in plain]
             self._judge_all("called again", scalar, [self._call(case, other) for case, other in twice])
             for name, text in self._other_values(cases):
-                ids = self._with_value(name, text, middle)
-                if not ids:  # this value needs other parameters
+                others = self._with_value(name, text, middle)
+                if not others:  # this value needs other parameters
                     self.only_default.add(name)
-                self._judge_all(
-                    f"{name}={text}", scalar, [self._call(case) for case in ids if "backward" not in values_of(case)]
-                )
-                backward += [case for case in ids if "backward" in values_of(case)]
+                self._judge_all(f"{name}={text}", scalar, [self._call(case) for case in others if not case.backward])
+                backward += [case for case in others if case.backward]
         if self.caller.kind != "numpy" and gradients is not False:
             if backward:
                 self._judge_all("gradients", scalar, [self._call(case) for case in backward])
@@ -365,17 +349,17 @@ class _Work:
         if self.only_default:
             self.result.remarks.append(f"tested only at the default: {', '.join(sorted(self.only_default))}")
 
-    def _other_values(self, cases: list[str]) -> list[tuple[str, str]]:
+    def _other_values(self, cases: list[_subquad.Case]) -> list[tuple[str, str]]:
         """Returns another value for each parameter that the function accepts and all cases leave at its default: flags are
         inverted, positive numbers become 0.3125. The other parameters are remembered."""
         fixed = {name for name, _ in self.texts}
-        values = []
+        values: list[tuple[str, str]] = []
         for rule in self.listing["params"]:
             name, default = rule["name"], rule.get("default")
             if default is None or name in fixed or not self.accepts_name(name) or name in dict(values):
                 continue
             plain = {"false": "0", "true": "1"}.get(str(default), str(default))
-            if {values_of(case).get(name, plain) for case in cases} != {plain}:
+            if {text_of(case.params.get(name, plain)) for case in cases} != {plain}:
                 continue  # the cases have several values already
             if rule["type"] == "boolean":
                 values.append((name, "1" if plain == "0" else "0"))
@@ -385,14 +369,14 @@ class _Work:
                 self.only_default.add(name)
         return values
 
-    def _with_value(self, name: str, text: str, size: str) -> list[str]:
+    def _with_value(self, name: str, text: str, length: int | None) -> list[_subquad.Case]:
         """Returns the cases with this value of a parameter; square ones only of one size."""
         try:
             cases = _subquad.cases(self.op, [*self.texts, (name, text)], self.n, "float32", self.seed)
         except ValueError:
             return []
-        cases = [case for case in cases if values_of(case).get("n", size) == size and self._wanted(case)]
-        return [case for case in cases if _has_output_axes(self.listing, _subquad.generate(case))]
+        cases = [case for case in cases if case.length in (None, length) and self._wanted(case)]
+        return [case for case in cases if _has_output_axes(self.listing, case)]
 
     # ---- judging
 
@@ -404,24 +388,27 @@ class _Work:
             self.result.rows.append(row)
 
     def _judge(self, row: Row, call: Call, reply: Reply) -> None:
-        shared = grouped(call.case)
+        shared = call.case.shared_axes
         if reply.fault:
             changed = reply.fault.kind is FaultKind.CHANGED_INPUT
             name = "an input that was written to" if changed else None
-            failure = Failure(call.case, reply.fault.text, name, kind=row.kind, fault=reply.fault)
+            fault = Failure(call.case.id, reply.fault.text, name, kind=row.kind, fault=reply.fault, generated=call.case)
             if shared and reply.fault.kind is FaultKind.RAISED:
-                self.raised.append((row, failure))
+                self.raised.append((row, fault))
             else:
-                self._fail(row, failure)
+                self._fail(row, fault)
             return
         if shared and self.accepts_shared is None:
             self.accepts_shared = True
         case, outputs = (call.again, reply.second) if call.again else (call.case, reply.outputs)
-        failure = self._failure(case, outputs, row)
+        failure: Failure | None = self._failure(case, outputs, row)
         if failure is None and reply.overwritten:
             row.passed -= 1
             failure = Failure(
-                call.case, "a later call overwrote the output of an earlier one", "a cached tensor is returned"
+                call.case.id,
+                "a later call overwrote the output of an earlier one",
+                "a cached tensor is returned",
+                generated=call.case,
             )
         if failure is None:
             return
@@ -447,19 +434,19 @@ class _Work:
             for row, failure in self.raised:
                 self._fail(row, failure)
         elif self.raised:
-            leading = dict.fromkeys(grouped(failure.case) for _, failure in self.raised)
+            leading = dict.fromkeys(failure.generated.shared_axes for _, failure in self.raised)
             self.result.remarks.append(
                 f"not tested: tensors that groups of heads share ({', '.join(leading)}), because the function "
                 f"{self.raised[0][1].reason}; grouped_heads=True makes this a failure"
             )
         # A single row is nearly a multiple of any wrong answer, so that a resemblance seen only on tiny cases does not count.
         failures = self.result.failures
-        seen = {failure.looks_like for failure in failures if failure.is_shown or not _is_tiny(failure.case)}
+        seen = {failure.looks_like for failure in failures if failure.is_shown or not _is_tiny(failure.generated)}
         for failure in failures:
             if failure.looks_like not in seen:
                 failure.looks_like = None
 
-    def _failure(self, case: str, outputs: dict, row: Row | None) -> Failure | None:
+    def _failure(self, case: _subquad.Case, outputs: dict[str, Bits], row: Row | None) -> Failure | None:
         """Returns the failure if the outputs of a generated case are wrong; otherwise the row counts the verdict."""
         try:
             verdict = self._check(case, outputs)
@@ -471,69 +458,71 @@ class _Work:
             return None
         if verdict.verdict == "failed":
             return Failure(
-                case,
+                case.id,
                 verdict.reason,
                 verdict.looks_like,
                 error=verdict.error,
                 bound=verdict.bound,
                 margin=verdict.margin,
                 worst=verdict.worst,
+                generated=case,
             )
         if row:
             row.count(verdict)
         return None
 
-    def _passes_as_narrow(self, case: str, outputs: dict, row: Row | None) -> bool:
+    def _passes_as_narrow(self, case: _subquad.Case, outputs: dict[str, Bits], row: Row | None) -> bool:
         """Tells whether the outputs are within the error of arithmetic in their 16-bit type, if that is allowed; the row then
         counts the verdict."""
         narrow = next((scalar for _, scalar in outputs.values() if scalar in _calls.NARROW), None)
         if narrow is None or not self.narrow_arithmetic:
             return False
-        verdict = self._check(case, outputs, _calls.own_error(narrow, "backward" in values_of(case)))
+        verdict = self._check(case, outputs, _calls.own_error(narrow, case.backward))
         if verdict.passed and row:
             row.count(verdict)
         return verdict.passed
 
-    def _check(self, case: str, outputs: dict, expected_error: float = 0.0) -> _calls.Check:
+    def _check(self, case: _subquad.Case, outputs: dict[str, Bits], expected_error: float = 0.0) -> _calls.Check:
         """Judges the outputs of a generated case. With an expected error of 0, the verdict is mistrusted if the inputs hide a
         mistake; a larger one may hide mistakes itself."""
-        problem = _subquad.generate(case)
-        tensors = [(name, bits, problem["scalar"]) for name, bits in problem["tensors"].items()]
-        arrays = [(name, bits, scalar) for name, (bits, scalar) in outputs.items()]
-        scalar, strict = problem["scalar"], expected_error == 0
-        raw = _subquad.judge(self.op, problem["params"], tensors, arrays, expected_error, scalar, self.like, strict)
-        return _calls.check_of(self.op, raw, scalar)
+        problem = _calls.drawn(case)
+        scalar, strict = problem.scalar, expected_error == 0
+        tensors = [(name, bits, scalar) for name, bits in problem.tensors.items()]
+        arrays = [(name, bits, output_scalar) for name, (bits, output_scalar) in outputs.items()]
+        judged = _subquad.judge(self.op, problem.params, tensors, arrays, expected_error, scalar, self.like, strict)
+        return _calls.check_of(self.op, judged, scalar)
 
     def _stale(self, call: Call, reply: Reply) -> str | None:
         """Names the part of the first call that the output of the second still depends on, or None."""
         if all(np.array_equal(bits, reply.outputs[name][0]) for name, (bits, _) in reply.second.items()):
             return f"a stale cache: {STALE}"
-        first, second = _subquad.generate(call.case), _subquad.generate(call.again)
+        first, second = _calls.drawn(call.case), _calls.drawn(call.again)
         name, (bits, scalar) = next(iter(reply.second.items()))
         output = _float64(bits, scalar)
         right = self._definition(second, {})
-        for stale in second["tensors"]:
-            wrong = self._definition(second, {stale: first["tensors"][stale]})
+        for stale in second.tensors:
+            wrong = self._definition(second, {stale: first.tensors[stale]})
             if wrong is None or right is None:
                 continue
-            distance = np.linalg.norm(output - wrong[name]) / max(np.linalg.norm(output - right[name]), 1e-300)
+            to_wrong, to_right = (float(np.linalg.norm(output - answer[name])) for answer in (wrong, right))
+            distance = to_wrong / max(to_right, 1e-300)
             if distance < 0.1:
                 return f"a stale cache: {stale} of an earlier call"
         return None
 
-    def _definition(self, problem: dict, replaced: dict) -> dict | None:
-        tensors = [(name, replaced.get(name, bits), problem["scalar"]) for name, bits in problem["tensors"].items()]
+    def _definition(self, problem: _subquad.Problem, replaced: dict[str, Any]) -> dict[str, Any] | None:
+        tensors = [(name, replaced.get(name, bits), problem.scalar) for name, bits in problem.tensors.items()]
         try:
-            return _subquad.definition(self.op, problem["params"], tensors, [])
+            return _subquad.definition(self.op, problem.params, tensors, [])
         except ValueError:
             return None
 
     # ---- failing cases
 
-    def keep(self, folder: str | os.PathLike | None, seconds: float) -> None:
+    def keep(self, folder: str | os.PathLike[str] | None, seconds: float) -> None:
         """Writes the smallest case of each kind of failure to a folder, which is recorded with every failure of that kind."""
         place = os.fspath(folder) if folder is not None else tempfile.mkdtemp(prefix="subquad-")
-        groups: dict[tuple, list[Failure]] = {}
+        groups: dict[tuple[Any, ...], list[Failure]] = {}
         for failure in self.result.failures:
             fault = failure.fault and (failure.fault.kind, failure.fault.detail)
             groups.setdefault((failure.kind, failure.looks_like, fault, math.isnan(failure.error)), []).append(failure)
@@ -542,26 +531,26 @@ class _Work:
         for index, group in enumerate(order):
             left = (deadline - time.monotonic()) / (len(order) - index)
             first = group[0]
-            smallest = first.case if first.kind == "called again" else self._shrink(first, left)
+            smallest = first.generated if first.kind == "called again" else self._shrink(first, left)
             path = _new_path(os.path.join(place, f"{self.op}-{index + 1}"))
-            problem = _subquad.generate(smallest)
-            tensors = [(name, *_exact(bits, problem["scalar"])) for name, bits in problem["tensors"].items()]
+            problem = _calls.drawn(smallest)
+            tensors = [(name, *_exact(bits, problem.scalar)) for name, bits in problem.tensors.items()]
             source = f"verify: {self.result.name}, {smallest}: {first.reason}"
             try:
-                _subquad.save_case(path, self.op, problem["params"], tensors, [], 0.0, source)
+                _subquad.save_case(path, self.op, problem.params, tensors, [], 0.0, source)
             except ValueError:
                 path = ""  # the definition has no value for this case
             for failure in group:
-                failure.folder, failure.smallest = path, smallest
+                failure.folder, failure.smallest = path, smallest.id
         name = self.result.looks_like  # failures that look like the commonest mistake come first
         self.result.failures.sort(key=lambda failure: name is not None and failure.looks_like != name)
 
-    def _shrink(self, failure: Failure, seconds: float) -> str:
+    def _shrink(self, failure: Failure, seconds: float) -> _subquad.Case:
         deadline = time.monotonic() + seconds
-        case, moved = failure.case, True
+        case, moved = failure.generated, True
         while moved and time.monotonic() < deadline:
             moved = False
-            for simpler in _subquad.simpler(case):
+            for simpler in case.simpler():
                 if time.monotonic() > deadline:
                     break
                 if self._wanted(simpler) and self._fails_alike(simpler, failure):
@@ -569,15 +558,14 @@ class _Work:
                     break
         return case
 
-    def _fails_alike(self, case: str, failure: Failure) -> bool:
-        values = values_of(case)
-        fixed = values_of(failure.case)
-        if ("backward" in values) != ("backward" in fixed) or values.get("scalar") != fixed.get("scalar"):
+    def _fails_alike(self, case: _subquad.Case, failure: Failure) -> bool:
+        first = failure.generated
+        if (case.backward, case.scalar) != (first.backward, first.scalar):
             return False
-        if any(name in fixed and values.get(name) != fixed[name] for name in self.params):
+        settings, fixed = case.settings, first.settings
+        if any(name in fixed and settings.get(name) != fixed[name] for name in self.params):
             return False
-        problem = _subquad.generate(case)
-        if not _has_output_axes(self.listing, problem):
+        if not _has_output_axes(self.listing, case):
             return False
         (_, reply), *_ = self.caller([self._call(case)])
         if reply.fault:
@@ -599,40 +587,34 @@ def _new_path(path: str) -> str:
     return free
 
 
-def _has_output_axes(listing: dict, problem: dict) -> bool:
+def _has_output_axes(listing: dict[str, Any], case: _subquad.Case) -> bool:
     """Tells whether the inputs have the batch and head axes of the output, so that a function can know them."""
     rank = {rule["name"]: len(rule["shape"]) for rule in listing["inputs"]}
-    leading = [
-        bits.shape[: bits.ndim - rank.get(name, bits.ndim)]
-        for name, bits in problem["tensors"].items()
-        if name != "grad"
-    ]
+    shapes = case.input_shapes
+    leading = [shape[: len(shape) - rank.get(name, len(shape))] for name, shape in shapes.items() if name != "grad"]
     rank_out = {rule["name"]: len(rule["shape"]) for rule in listing["outputs"]}
-    shapes = dict(problem["outputs"])
-    if problem["backward"]:
-        shapes = {"out": problem["tensors"]["grad"].shape}
-    for name, shape in shapes.items():
-        axes = tuple(shape[: len(shape) - rank_out.get(name, len(shape))])
+    outputs = {"out": shapes["grad"]} if case.backward else case.output_shapes
+    for name, shape in outputs.items():
+        axes = shape[: len(shape) - rank_out.get(name, len(shape))]
         for place in range(1, len(axes) + 1):
             if axes[-place] != max([shape[-place] for shape in leading if len(shape) >= place] or [1]):
                 return False
     return True
 
 
-def _is_tiny(case: str) -> bool:
+def _is_tiny(case: _subquad.Case) -> bool:
     """Tells whether a case has one query, one key, or two of each."""
-    problem = _subquad.generate(case)
-    sizes = problem["queries"], problem["keys"]
+    sizes = case.queries, case.keys
     return min(sizes) == 1 or max(sizes) == 2
 
 
-def _float64(bits: np.ndarray, scalar: str) -> np.ndarray:
+def _float64(bits: _arrays.Array, scalar: str) -> _arrays.Array:
     if scalar == "bfloat16":
         return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return (bits.view(np.float16) if scalar == "float16" else bits).astype(np.float64)
 
 
-def _exact(bits: np.ndarray, scalar: str) -> tuple[np.ndarray, str]:
+def _exact(bits: _arrays.Array, scalar: str) -> tuple[_arrays.Array, str]:
     """Converts 16-bit types to float32, since files contain float32 or float64."""
     return (
         (bits, scalar) if scalar in ("float32", "float64") else (_float64(bits, scalar).astype(np.float32), "float32")

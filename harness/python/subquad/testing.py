@@ -8,7 +8,9 @@ from subquad import _arrays, _calls
 from subquad import _verify as verification
 
 
-def assert_correct(subject: str | Callable, /, *arguments: Any, require_margin: float = 0.0, **options: Any) -> Any:
+def assert_correct(
+    subject: str | Callable[..., Any], /, *arguments: Any, require_margin: float = 0.0, **options: Any
+) -> Any:
     """Asserts that an output or a function is right, and returns the verdict.
 
     An output, as in `check`: assert_correct("softmax_attention", out=y, q=q, k=k, v=v).
@@ -21,12 +23,14 @@ def assert_correct(subject: str | Callable, /, *arguments: Any, require_margin: 
     """
     __tracebackhide__ = True  # pytest shows the caller
     if callable(subject):
-        verdict = verification.verify(subject, *arguments, **options)
-    else:
-        verdict = _calls.check(subject, *arguments, **options)
+        result = verification.verify(subject, *arguments, **options)
+        if not result.passed:
+            raise AssertionError(str(result))
+        return result
+    verdict = _calls.check(subject, *arguments, **options)
     if not verdict.passed:
         raise AssertionError(str(verdict))
-    if not callable(subject) and not verdict.margin >= require_margin:
+    if not verdict.margin >= require_margin:
         raise AssertionError(f"{verdict}\n  expected a margin of {require_margin:g}, found {verdict.margin:.3g}")
     return verdict
 
