@@ -76,6 +76,15 @@ fs::path OutputFile(const std::string& option, const fs::path& path,
   return file;
 }
 
+void RefuseInput(const std::string& option, const fs::path& path,
+                 const std::vector<std::string>& inputs) {
+  std::error_code error;
+  for (const std::string& input : inputs)
+    if (fs::equivalent(path, input, error))
+      throw InvalidInput(option, "a file other than those that are read",
+                         path.string());
+}
+
 void WriteToDisk(int file, const std::string& text, const fs::path& path) {
   size_t done = 0;
   while (done < text.size()) {

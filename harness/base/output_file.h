@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace subquad {
 
@@ -20,6 +21,11 @@ std::filesystem::path OutputFile(const std::string& option,
 // exists.
 void CheckOutputFolder(const std::string& option,
                        const std::filesystem::path& path);
+
+// Throws InvalidInput, which begins with `option`, if the path is one of the
+// files that the command reads.
+void RefuseInput(const std::string& option, const std::filesystem::path& path,
+                 const std::vector<std::string>& inputs);
 
 // Advice of commands that can replace a file.
 inline constexpr const char* kForceReplaces = "--force, which replaces it";

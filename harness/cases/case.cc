@@ -18,7 +18,7 @@ namespace {
 bool ParseFlag(const std::string& subject, const std::string& text) {
   if (text == "1" || text == "true") return true;
   if (text == "0" || text == "false") return false;
-  throw InvalidInput(subject, "0 or 1", "'" + text + "'");
+  throw InvalidInput(subject, "true or false", "'" + text + "'");
 }
 
 std::string PrintList(const IntegerList& list) {
@@ -137,6 +137,15 @@ std::vector<ParamRule> RulesOf(const CaseRequest& request,
   return request.op->ParamRules(chosen);
 }
 
+// Returns the names. Throws InvalidInput if one occurs twice.
+std::vector<std::string> NamedOnce(const std::string& subject,
+                                   std::vector<std::string> names) {
+  for (auto name = names.begin(); name != names.end(); ++name)
+    if (std::find(names.begin(), name, *name) != name)
+      throw InvalidInput(subject, "each input once", "'" + *name + "' twice");
+  return names;
+}
+
 // Parses the leading axes of single tensors: "k:2+v:2+bias:", or "k:4x2" with a
 // batch.
 std::map<std::string, Shape> ParseLeading(const std::string& text) {
@@ -147,6 +156,9 @@ std::map<std::string, Shape> ParseLeading(const std::string& text) {
       throw InvalidInput("leading",
                          "TENSOR:HEADS or TENSOR:BATCHxHEADS, joined by +",
                          "'" + part + "'");
+    if (axes.contains(part.substr(0, colon)))
+      throw InvalidInput("leading", "each tensor once",
+                         "'" + part.substr(0, colon) + "' twice");
     Shape& shape = axes[part.substr(0, colon)];
     if (const std::string counts = part.substr(colon + 1); !counts.empty())
       for (const std::string& count : Split(counts, 'x'))
@@ -175,7 +187,7 @@ Values ResolveTexts(const CaseRequest& request,
     else if (name == "leading")
       test_case.leading.own = ParseLeading(text);
     else if (name == "with")
-      test_case.with = Split(text, '+');
+      test_case.with = NamedOnce(name, Split(text, '+'));
     else if (name == "omega")
       test_case.omega = text;
     else if (const ParamRule* rule = FindRule(rules, name))

@@ -295,9 +295,9 @@ CaseText ParseCaseText(const std::string& text) {
     throw InvalidInput("case.json: format", "'case/1'", Quoted(format));
   CaseText result;
   result.source = text_of("source", "a string");
+  const std::string op = text_of("operator", "the name of an operator");
   try {
-    result.op = &FindOperator(
-        Shortened(text_of("operator", "the name of an operator")));
+    result.op = &FindOperator(Shortened(op));
   } catch (const InvalidInput& problem) {
     throw problem.In("case.json");
   }

@@ -34,10 +34,13 @@ void WriteCaseFolder(const fs::path& folder, const Problem& problem,
                      const std::vector<ExpectedTensor>& expected,
                      const std::string& source, double expected_error) {
   std::error_code error;
-  fs::create_directories(folder.parent_path(), error);
-  if (!fs::create_directory(folder, error))
+  if (fs::exists(folder, error))
     throw InvalidInput(folder.string(), "the name of a folder to create",
-                       error ? error.message() : "one that exists");
+                       "one that exists");
+  fs::create_directories(folder, error);
+  if (error)
+    throw InvalidInput("cannot create the folder " + folder.string() + ": " +
+                       error.message());
   Json json = {{"format", "case/1"},
                {"operator", std::string(problem.op->description().id)},
                {"params", JsonOf(problem.params)},

@@ -233,7 +233,8 @@ class Checker {
         0)
       return;
     throw InvalidInput(fmt::format(
-        "{} select no implementation of the operator{} of these cases ({}); "
+        "the filters ({}) select no implementation of the operator{} of these "
+        "cases ({}); "
         "`subquad list` shows which implementations each operator has",
         request_.filters.ToArguments().substr(1),
         operators_.size() == 1 ? "" : "s", fmt::join(operators_, ", ")));

@@ -58,6 +58,7 @@ std::vector<std::pair<std::string, Json>> ReadResults(
 
 int Summarize(const Request& request, const std::string& command_line) {
   OutputFile("--out", request.out, Unless(request.force));
+  RefuseInput("--out", request.out, request.files);
   const auto files = ReadResults(request.files);
   if (files.empty()) {
     std::string searched;

@@ -130,6 +130,13 @@ void CheckWays(const Request& request) {
       request.params.empty() && request.inputs.empty())
     refuse(axes.empty() ? "none of them"
                         : "only " + axes + ", without an operator or --n");
+  if (request.filters.operators.empty())
+    for (const std::string& input : request.inputs)
+      if (!IsHardInput(input))
+        throw InvalidInput("--input " + input,
+                           "an operator by --operator, whose tensors the case "
+                           "folder holds",
+                           "none");
   if (request.interleave && request.inputs.size() < 2)
     throw InvalidInput("--interleave", "two or more inputs by --input",
                        std::to_string(request.inputs.size()));
@@ -158,12 +165,9 @@ int Sweep(const Request& request, const std::string& command) {
     sweep.interleave = request.interleave;
     sweep.threads.clear();
     for (int64_t threads : ParseIntegerAxis(
-             "--threads", request.threads.empty() ? "1" : request.threads)) {
-      if (threads > 1024)
-        throw InvalidInput("--threads", "numbers from 1 to 1024",
-                           std::to_string(threads));
+             "--threads", request.threads.empty() ? "1" : request.threads,
+             kMostThreads))
       sweep.threads.push_back(static_cast<int>(threads));
-    }
     const auto add = [&](const std::string& name, const std::string& text) {
       if (!text.empty()) sweep.axes.push_back({name, text, "--" + name});
     };

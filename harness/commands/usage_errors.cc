@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "harness/registry/registry.h"
 
@@ -117,6 +118,21 @@ std::string ValueOfFlag(const CLI::App& command,
   return "";
 }
 
+// Returns the message for an option with one value that is given several times;
+// "" if there is none.
+std::string Repeated(const CLI::App& command,
+                     const std::vector<std::string>& arguments) {
+  std::map<std::string, int> counts;
+  for (const std::string& argument : arguments) {
+    if (!IsOption(argument)) continue;
+    const std::string name = argument.substr(0, argument.find('='));
+    const CLI::Option* option = command.get_option_no_throw(name);
+    if (option && option->get_items_expected_max() == 1 && ++counts[name] > 1)
+      return name + ": expected once, found twice";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string UsageProblem(const CLI::App& program,
@@ -131,9 +147,10 @@ std::string UsageProblem(const CLI::App& program,
   for (const CLI::App* command : program.get_subcommands({})) {
     if (command->get_name() != arguments[0]) continue;
     if (name.empty()) name = WithoutValue(*command, arguments);
-    const std::string problem = name.empty()
-                                    ? ValueOfFlag(*command, arguments)
-                                    : name + ": expected a value, found none";
+    std::string problem =
+        name.empty() ? "" : name + ": expected a value, found none";
+    if (problem.empty()) problem = ValueOfFlag(*command, arguments);
+    if (problem.empty()) problem = Repeated(*command, arguments);
     return problem.empty() ? ""
                            : fmt::format("{}; see subquad {} --help", problem,
                                          command->get_name());

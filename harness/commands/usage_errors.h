@@ -9,7 +9,8 @@
 namespace subquad {
 
 // Returns a message for mistakes that CLI11 accepts: an unknown command beside
-// --help, an empty value, and a flag with a value. Returns "" if there are
+// --help, an empty value, a flag with a value, and an option given
+// twice. Returns "" if there are
 // none.
 std::string UsageProblem(const CLI::App& program,
                          const std::vector<std::string>& arguments);

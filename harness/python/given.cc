@@ -287,6 +287,11 @@ std::vector<double> DefinitionRows(const CaseFolder& folder, size_t output,
 
 void WriteGivenCase(const std::string& folder, CaseFolder case_folder,
                     const std::string& source) {
+  for (const ExpectedTensor& tensor : case_folder.expected)
+    if (!std::ranges::all_of(tensor.values,
+                             [](double x) { return std::isfinite(x); }))
+      throw InvalidInput("output " + tensor.name, "finite numbers",
+                         "NaN or infinity");
   for (size_t o = 0; o < case_folder.problem.outputs.size(); ++o) {
     const std::string& name = case_folder.problem.outputs[o].name;
     if (FindExpected(case_folder, name)) continue;

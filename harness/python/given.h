@@ -66,6 +66,7 @@ std::vector<double> DefinitionRows(const CaseFolder& folder, size_t output,
                                    std::vector<int64_t> rows, Shape& shape);
 
 // Writes the case. Missing expected tensors are computed by the definition.
+// Throws InvalidInput if an expected value is not finite.
 void WriteGivenCase(const std::string& folder, CaseFolder case_folder,
                     const std::string& source);
 

@@ -147,7 +147,7 @@ std::vector<std::string> ParseAxis(const std::string& option,
 }
 
 std::vector<int64_t> ParseIntegerAxis(const std::string& option,
-                                      const std::string& text) {
+                                      const std::string& text, int64_t most) {
   std::vector<int64_t> values;
   for (const std::string& value : ParseAxis(option, text)) {
     const auto number = ParseNumber<int64_t>(value);
@@ -155,8 +155,9 @@ std::vector<int64_t> ParseIntegerAxis(const std::string& option,
         value.find_first_not_of("0123456789") == std::string::npos;
     if (!number && (value.empty() || !digits))
       throw InvalidInput(option, kAxis, "'" + value + "'");
-    if (!number || *number < 1 || *number > kMaxInteger)
-      throw InvalidInput(option, "numbers from 1 to 2147483647", value);
+    if (!number || *number < 1 || *number > most)
+      throw InvalidInput(option, "integers from 1 to " + std::to_string(most),
+                         value);
     values.push_back(*number);
   }
   return values;

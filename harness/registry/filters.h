@@ -35,7 +35,11 @@ struct Filters {
 // that names the option.
 std::vector<std::string> ParseAxis(const std::string& option,
                                    const std::string& text);
+// Parses such an axis of integers from 1 to `most`.
 std::vector<int64_t> ParseIntegerAxis(const std::string& option,
-                                      const std::string& text);
+                                      const std::string& text,
+                                      int64_t most = kMaxInteger);
+
+inline constexpr int64_t kMostThreads = 1024;
 
 }  // namespace subquad

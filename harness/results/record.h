@@ -45,12 +45,13 @@ struct ComparedRows {
   int64_t count = 0;  // unless all
 };
 
-// How well a check can tell an output from known mistakes.
+// The power of a check to tell an output from known mistakes.
 struct RecordedMistakes {
   std::optional<double> margin;  // Margin::value
   std::string nearest;           // the wrong answer with that margin
   std::vector<std::string> blind_to;
-  // Of a failure: the share of wrong elements, and the mistake it looks like.
+  // Present if the check failed: the share of wrong elements, and the mistake
+  // that the output looks like.
   std::optional<double> wrong_share;
   std::string looks_like;
 };
@@ -70,14 +71,14 @@ struct RecordCheck {
   std::optional<RecordedMistakes> mistakes;
 };
 
-// What was taken from a case folder, and how it was fitted to the case.
+// The tensors taken from a case folder, and how they were fitted to the case.
 struct RecordedInputs {
   std::string source;  // the folder
   SourceFit fit;
   std::string digest;  // of the folder's tensors
 };
 
-// How a run on a GPU was timed, and the transfers that its time leaves out.
+// The clock of a run on a GPU, and the transfers that its time leaves out.
 struct RecordedDevice {
   std::string clock, cache;
   std::optional<double> upload_seconds, download_seconds;

@@ -194,6 +194,8 @@ class Sweep {
       RefuseOtherMachine(path, run.at("environment"), environment);
     bool has_others = false;
     for (const Json& json : records) {
+      if (!json.is_object())
+        throw InvalidInput(path.string() + ": records", "objects", json.dump());
       if (json.value("program", "") == kProgram) {
         Record record = RecordOf(json, path.string());
         RefuseOtherTensors(path, record, plan);
@@ -238,8 +240,8 @@ class Sweep {
     for (const fs::path& path : files_of_others_)
       names += (names.empty() ? "" : " and ") + OldPath(path).string();
     Tell(
-        "--resume: {} from another build; {} of them measured again, "
-        "and the old ones kept in {}\n",
+        "--resume: found {} from another build; measures {} of them again, and "
+        "keeps the old ones in {}\n",
         Counted(others_.size(), "record"), again, names);
   }
 

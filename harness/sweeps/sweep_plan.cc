@@ -83,17 +83,26 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
   const Json json = ParseJsonText<Json>(name, text);
   if (!json.is_object() || !json.contains("sweeps") ||
       !json["sweeps"].is_array() || json["sweeps"].empty())
-    throw InvalidInput(name,
-                       "an object like {\"sweeps\": [{\"operator\": .., "
-                       "\"n\": ..}]}",
-                       !json.is_object() ? "no object"
-                       : json.contains("sweeps")
-                           ? "\"sweeps\" that is no list or empty"
-                           : "one without \"sweeps\"");
+    throw InvalidInput(
+        name,
+        "an object like {\"sweeps\": [{\"operator\": .., "
+        "\"n\": ..}]}",
+        !json.is_object() ? "JSON of type " + std::string(json.type_name())
+        : !json.contains("sweeps") ? "one without \"sweeps\""
+        : json["sweeps"].empty()
+            ? "\"sweeps\" without entries"
+            : "\"sweeps\" of type " + std::string(json["sweeps"].type_name()));
+  // A recipe also describes a figure.
+  if (!json.contains("format"))
+    for (const auto& [field, value] : json.items())
+      if (field != "sweeps" && field != "comment")
+        throw UnknownName(name + ": field", {"sweeps", "comment"}, field);
   std::vector<SweepAxes> sweeps;
   for (const Json& entry : json["sweeps"]) {
-    if (!entry.is_object())
-      throw InvalidInput(name + ": sweeps", "objects", entry.dump());
+    if (!entry.is_object() || entry.empty())
+      throw InvalidInput(name + ": sweeps",
+                         "objects that name an operator or sizes",
+                         entry.dump());
     SweepAxes sweep;
     sweep.file = name;
     for (const auto& [field, value] : entry.items()) {
@@ -114,8 +123,8 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
         sweep.interleave = value;
       } else if (field == "threads") {
         sweep.threads.clear();
-        for (int64_t threads :
-             ParseIntegerAxis(subject, Joined(Texts(subject, value))))
+        for (int64_t threads : ParseIntegerAxis(
+                 subject, Joined(Texts(subject, value)), kMostThreads))
           sweep.threads.push_back(static_cast<int>(threads));
       } else if (field != "comment")
         sweep.axes.push_back({field, Joined(Texts(subject, value)), subject});

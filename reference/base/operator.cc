@@ -280,10 +280,10 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
     if (it == sizes.end())
       throw InvalidInput("size " + rule.name, "a number", "none");
     if (it->second < rule.min || it->second > kMaxInteger)
-      throw InvalidInput(
-          "size " + rule.name,
-          std::to_string(rule.min) + ".." + std::to_string(kMaxInteger),
-          std::to_string(it->second));
+      throw InvalidInput("size " + rule.name,
+                         "an integer from " + std::to_string(rule.min) +
+                             " to " + std::to_string(kMaxInteger),
+                         std::to_string(it->second));
     dims[rule.name] = it->second;
   }
   for (const auto& [name, value] : sizes)

@@ -49,7 +49,8 @@ std::string Range(const ParamRule& rule, int64_t value) {
   // Names the upper end only if the value is above it.
   if (rule.max == kMaxInteger && value < rule.min)
     return "at least " + std::to_string(rule.min);
-  return std::to_string(rule.min) + ".." + std::to_string(rule.max);
+  return "an integer from " + std::to_string(rule.min) + " to " +
+         std::to_string(rule.max);
 }
 
 std::string Expected(const ParamRule& rule) {

@@ -91,7 +91,7 @@ def test_torch_tensors():
         ({"rtol": -1, "atol": 0}, "rtol: expected a finite number of at least 0"),
         ({"rtol": float("nan"), "atol": 0}, "rtol: expected a finite number of at least 0"),
         ({"rtol": "tight", "atol": 0}, "rtol: expected a number"),
-        ({"dtype": "int8"}, "scalar"),
+        ({"dtype": "int8"}, "dtype: expected one of float64, float32, bfloat16, float16, found int8"),
         ({"grad": np.ones((2, 3), np.float32)}, "grad"),
         ({"q": np.full((2, 140, 8), 1e6), "dtype": "float16"}, "numbers in the range of float16"),
     ],

@@ -230,8 +230,11 @@ def test_a_failure_is_made_small(tmp_path):
         ({"array": "tensorflow"}, "array: expected one of numpy, torch, jax"),
         ({"colour": 1}, "colour"),
         ({"causal": 7}, "causal"),
-        ({"d": 32}, "toeplitz_1d: parameter: unknown name 'd'; expected one of n, n_q, n_k, e, "),
-        ({"e": 0}, "size e: expected 1"),
+        (
+            {"d": 32},
+            "d: unexpected argument; the names of toeplitz_1d are causal, query_offset, key_lengths, n_q, n_k, e",
+        ),
+        ({"e": 0}, "size e: expected an integer from 1 to 2147483647, found 0"),
         ({"n": [0]}, "n"),
         ({"scalars": ["float8"]}, "float8"),
         ({"like": "fastest"}, "fastest"),
@@ -294,6 +297,10 @@ def test_errors_of_sweeps():
         ({"n": [64], "sizes": 3}, "sizes: expected sizes by name"),
         ({"n": [64], "baselines": "dense"}, "baselines: expected a list of names"),
         ({"n": [64], "out": "/dev/null/a.json"}, "out: expected a file in a folder that exists"),
+        ({"n": [64], "out": __file__}, "out: expected a file that does not exist, or force=True"),
+        ({"n": [64], "like": "nope"}, "like: expected one of dense"),
+        ({"n": [64], "array": "nmpy"}, "array: expected one of numpy, torch, jax; found 'nmpy'"),
+        ({"n": [64], "sizes": {"n": 4}}, "sizes: expected sizes other than n"),
     ):
         with pytest.raises(ValueError, match=expected):
             subquad.sweep({"mine": toeplitz}, "toeplitz_1d", **options)
@@ -317,6 +324,10 @@ def test_errors_of_verifications():
         ({"shrink": "a"}, "shrink: expected a number of seconds of at least 0, found 'a'"),
         ({"folder": "/dev/null"}, "folder: expected a folder, found the file /dev/null"),
         ({"folder": 3}, "folder: expected a path, found 3"),
+        ({"gradients": True}, "gradients: expected array=.torch. or .jax., which can differentiate, found .numpy."),
+        ({"gradients": "yes"}, "gradients: expected True, False or None, found 'yes'"),
+        ({"scalars": []}, "scalars: expected a list of types"),
+        ({"timout": 3}, "timout: unexpected argument .did you mean timeout"),
     ):
         with pytest.raises(ValueError, match=expected):
             subquad.verify(toeplitz, "toeplitz_1d", **options)

@@ -9,7 +9,7 @@
 
 Tensors are NumPy, PyTorch or JAX arrays, or anything with DLPack or the array interface, in float64, float32, bfloat16 or
 float16. Arrays on the CPU are not copied. Their shapes are those of `signature(op)`, with up to two leading axes (batch,
-heads). Invalid input raises ValueError with one line. All results agree with the command `subquad check`.
+heads). Invalid input raises ValueError with one line. Verdicts agree with the command `subquad check`.
 """
 
 from subquad import testing

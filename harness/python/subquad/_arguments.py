@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 import os
@@ -50,8 +51,33 @@ def path(name: str, value: Any) -> str:
 
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name}: expected a name, found {value!r}")
+        raise ValueError(f"{name}: expected text, found {value!r}")
     return value
+
+
+def flag(name: str, value: Any) -> bool | None:
+    """Returns True, False or None."""
+    if value is not None and not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name}: expected True, False or None, found {value!r}")
+    return None if value is None else bool(value)
+
+
+def check_names(given: dict[str, Any], known: list[str], own: list[str], op: str) -> None:
+    """Checks that keyword arguments are names of an operator. `own`: names of the call's own arguments, for suggestions."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, [*own, *known], 1)
+            raise ValueError(
+                f"{name}: unexpected argument"
+                + (f" (did you mean {near[0]}?)" if near else "")
+                + f"; the names of {op} are {', '.join(known)}"
+            )
+
+
+def own_names(function: Callable[..., Any]) -> list[str]:
+    """Returns the keyword arguments of a call of this package."""
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [parameter.name for parameter in inspect.signature(function).parameters.values() if parameter.kind in kinds]
 
 
 def lengths(name: str, value: Any) -> list[int]:
@@ -72,7 +98,7 @@ def rows(value: Any) -> list[int]:
         isinstance(value, (str, bytes))
         or not hasattr(value, "__iter__")
         or not len(values := list(value))
-        or not all(isinstance(row, (int, np.integer)) and not isinstance(row, bool) and row >= 0 for row in values)
+        or not all(isinstance(row, (int, np.integer)) and not isinstance(row, bool) for row in values)
     ):
         raise ValueError(f"rows: expected a list of rows, such as [0, 17], found {value!r}")
     return [int(row) for row in values]

@@ -15,6 +15,16 @@ NamedArray = tuple[str, Array, str]  # (name, array that the module reads, scala
 Bits = tuple[Array, str]  # (array, scalar type); 16-bit types as uint16
 
 
+def check_kind(kind: Any) -> None:
+    """Raises ValueError unless this is the name of an installed library."""
+    if kind not in KINDS:
+        raise ValueError(f"array: expected one of {', '.join(KINDS)}; found {kind!r}")
+    try:
+        importlib.import_module(kind)
+    except ImportError as error:
+        raise ValueError(f"array: expected a library that is installed, found {kind!r} ({error})") from None
+
+
 def kind_of(value: Any) -> str:
     """Returns the library that an array comes from; "numpy" for everything that is read through NumPy."""
     torch = sys.modules.get("torch")
@@ -42,6 +52,8 @@ def bits_of(name: str, value: Any) -> Bits:
     """Returns a NumPy array over the same memory and its scalar type; 16-bit types are returned as uint16."""
     if kind_of(value) == "torch":
         return _of_torch(name, value)
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(f"{name}: expected an array without a mask, found a masked array")
     if isinstance(value, np.ndarray):
         array = value
     elif hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):

@@ -13,6 +13,8 @@ import numpy as np
 
 from subquad import _arguments, _arrays, _subquad
 
+# Settings of generated cases that every operator has (`subquad list --operator X` describes them).
+SETTINGS = ("n", "heads", "batch", "per_head", "leading", "with", "backward", "omega")
 NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # the 16-bit types and their rounding errors
 
 
@@ -163,6 +165,8 @@ def split(op: str, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     """Splits keyword arguments into (params, tensors). An argument of None counts as not given."""
     names = {rule["name"] for rule in listing(op)["params"]}
     inputs = {rule["name"] for rule in listing(op)["inputs"]} - names
+    known = list(dict.fromkeys(rule["name"] for key in ("inputs", "params") for rule in listing(op)[key]))
+    _arguments.check_names(values, known, ["out", "grad", "grads", "expected_error", "arithmetic", "rows", "dtype"], op)
     params, tensors = {}, {}
     for name, value in values.items():
         if value is None:
@@ -213,6 +217,9 @@ def check(
     """
     params, inputs = split(op, tensors)
     expected_error = _arguments.error("expected_error", expected_error)
+    if arithmetic not in (None, "float32", *NARROW):
+        raise ValueError(f"arithmetic: expected float32, {', '.join(NARROW)} or None, found {arithmetic!r}")
+    check_grads(grads)
     parts = {}
     if out is not None:
         outputs = out if isinstance(out, dict) else {"out": out}
@@ -233,6 +240,13 @@ def check(
     order = {"failed": 0, "mistrusted": 1, "skipped": 2, "passed": 3}
     worst = min(verdicts, key=lambda verdict: (order[verdict.verdict], -verdict.error_over_bound))
     return Check(**{**worst.__dict__, "parts": parts})
+
+
+def check_grads(grads: Any) -> None:
+    if grads is not None and not isinstance(grads, dict):
+        raise ValueError(
+            f"grads: expected gradients by the names of the inputs, such as {{'q': dq}}, found {type(grads).__name__}"
+        )
 
 
 def _check_one(
@@ -360,6 +374,8 @@ def save_case(
     source: the origin of the tensors, shown when a check fails.
     """
     params, inputs = split(op, tensors)
+    check_grads(grads)
+    source = _arguments.text("source", source)
     outputs = {} if out is None else dict(out) if isinstance(out, dict) else {"out": out}
     if grad is not None:
         inputs["grad"] = grad

@@ -192,7 +192,7 @@ class Caller:
                 returned = self._gradients(inputs, params, arrays["grad"])
             else:
                 returned = self.function(**inputs, **params)
-        except Exception as error:  # pylint: disable=broad-except
+        except (Exception, SystemExit) as error:  # pylint: disable=broad-except
             return {}, {}, _how_it_failed(error)
         if not isinstance(returned, dict):
             returned = {next(iter(problem.outputs)): returned}
@@ -283,7 +283,7 @@ def _how_it_ended(status: int) -> Fault:
     return Fault(FaultKind.ENDED, f"ended the process with status {os.WEXITSTATUS(status)}")
 
 
-def _how_it_failed(error: Exception) -> Fault:
+def _how_it_failed(error: Exception | SystemExit) -> Fault:
     lines = str(error).strip().split("\n")
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""

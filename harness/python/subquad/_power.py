@@ -144,7 +144,11 @@ def power(
 
 def _type_name(dtype: Any) -> str:
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
-    return name.rsplit(".", 1)[-1]
+    name = name.rsplit(".", 1)[-1]
+    types = ("float64", "float32", *_calls.NARROW)
+    if name not in types:
+        raise ValueError(f"dtype: expected one of {', '.join(types)}, found {name}")
+    return name
 
 
 def _number(name: str, value: Any) -> float:

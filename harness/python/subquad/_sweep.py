@@ -72,6 +72,7 @@ def sweep(
     device: str | None = None,
     like: str = "",
     sizes: dict[str, int] | None = None,
+    force: bool = False,
     **params: Any,
 ) -> Sweep:
     """Times functions alternately with each other and with our implementations, on the same inputs. Wrong functions are not
@@ -80,7 +81,7 @@ def sweep(
     functions: functions by name; each is called as `verify` calls it. baselines: our implementations, by the names of
         `signature(op)`; by default the dense one and the first fast one.
     n: lengths. sizes: other sizes and axes by name, such as {"d": 32, "heads": 4}. params: parameters of the operator.
-    out: the file to write; `python3 -m reports.figures FILE` draws it.
+    out: the file to write, which must not exist unless `force` is True; `python3 -m reports.figures FILE` draws it.
     threads: threads of our implementations, and of PyTorch during the sweep. budget: seconds of measuring for each length.
     like: as in `verify`.
 
@@ -92,7 +93,7 @@ def sweep(
     for name, function in functions.items():
         if not callable(function):
             raise ValueError(f"functions: expected a callable for {name!r}, found {type(function).__name__}")
-        if not re.fullmatch(r"[A-Za-z0-9_.+-]+", str(name)):
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_.+-]+", name):
             raise ValueError(f"functions: expected names of letters, digits and _ . + -, found {name!r}")
     known = list(_calls.signature(op)["implementations"])
     if baselines is None:
@@ -105,13 +106,20 @@ def sweep(
         if name in functions:
             raise ValueError(f"functions: expected names other than those of our implementations, found {name!r}")
     n = _arguments.lengths("n", n)
-    threads, seed = _arguments.threads(threads), _arguments.seed(seed)
-    budget = _arguments.seconds("budget", budget)
+    _arrays.check_kind(array)
+    if like and like not in known:
+        raise ValueError(f"like: expected one of {', '.join(known)}; found {like!r}")
     if sizes is not None and not isinstance(sizes, dict):
         raise ValueError(f'sizes: expected sizes by name, such as {{"d": 32}}, found {sizes!r}')
+    if "n" in {**params, **(sizes or {})}:
+        raise ValueError("sizes: expected sizes other than n, whose values n= lists, found n")
+    threads, seed = _arguments.threads(threads), _arguments.seed(seed)
+    budget = _arguments.seconds("budget", budget)
     if out is not None:
         out = _arguments.path("out", out)
         _subquad.check_output_file("out", out)
+        if os.path.exists(out) and not force:
+            raise ValueError(f"out: expected a file that does not exist, or force=True, which replaces it, found {out}")
     values = [(name, text_of(value)) for name, value in {**params, **(sizes or {})}.items()]
     if device is not None and device != "cpu":
         raise ValueError(f"device: expected cpu, found {device!r}; functions on a GPU cannot be timed here yet")

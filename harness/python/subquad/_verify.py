@@ -202,8 +202,19 @@ def verify(
         _subquad.check_output_folder("folder", folder)
     if isinstance(scalars, str):
         raise ValueError(f"scalars: expected a list of types, such as ['float32'], found {scalars!r}")
-    if array not in _arrays.KINDS:
-        raise ValueError(f"array: expected one of {', '.join(_arrays.KINDS)}; found {array!r}")
+    if scalars is not None and not list(scalars):
+        raise ValueError("scalars: expected a list of types, such as ['float32'], found an empty list")
+    _arrays.check_kind(array)
+    gradients, isolate = _arguments.flag("gradients", gradients), _arguments.flag("isolate", isolate)
+    grouped_heads = _arguments.flag("grouped_heads", grouped_heads)
+    if gradients and array == "numpy":
+        raise ValueError('gradients: expected array="torch" or "jax", which can differentiate, found "numpy"')
+    if device is not None and array != "torch":
+        raise ValueError(f'device: expected array="torch", whose tensors have a device, found {array!r}')
+    if array == "numpy" and "bfloat16" in (scalars or []):
+        _arrays.numpy_type("bfloat16")  # raises if NumPy has no such type
+    known = list(dict.fromkeys([*_calls.signature(op)["params"], *_calls.signature(op)["sizes"], *_calls.SETTINGS]))
+    _arguments.check_names(params, known, _arguments.own_names(verify), op)
     if like and like not in _calls.signature(op)["implementations"]:
         raise ValueError(f"like: expected one of {', '.join(_calls.signature(op)['implementations'])}; found {like!r}")
     if arithmetic not in (None, "float32"):
@@ -536,6 +547,13 @@ class _Work:
             problem = _calls.drawn(smallest)
             tensors = [(name, *_exact(bits, problem.scalar)) for name, bits in problem.tensors.items()]
             source = f"verify: {self.result.name}, {smallest}: {first.reason}"
+            try:
+                os.makedirs(place, exist_ok=True)
+            except OSError as error:
+                self.result.remarks.append(
+                    f"failing cases are not kept, because {place} cannot be created: {error.strerror}"
+                )
+                break
             try:
                 _subquad.save_case(path, self.op, problem.params, tensors, [], 0.0, source)
             except ValueError:

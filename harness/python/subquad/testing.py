@@ -22,7 +22,11 @@ def assert_correct(
         some mistake.
     """
     __tracebackhide__ = True  # pytest shows the caller
+    if isinstance(require_margin, bool) or not isinstance(require_margin, (int, float)):
+        raise ValueError(f"require_margin: expected a number, found {require_margin!r}")
     if callable(subject):
+        if require_margin:
+            raise ValueError("require_margin: expected with an output, found with a function")
         result = verification.verify(subject, *arguments, **options)
         if not result.passed:
             raise AssertionError(str(result))

@@ -186,6 +186,7 @@ class Refusals(Cli):
             (["verify", "--nn", "4"], "option: unknown name '--nn' (did you mean '--n'?)"),
             (["verify", "extra"], "expected only options, found 'extra'"),
             (["compare", "a", "b", "c"], "expected no argument after OLD and NEW, found 'c'"),
+            (["verify", "--n", "4", "--n", "8"], "--n: expected once, found twice"),
             (["verify", "--verbose=3"], "--verbose: expected no value, found '3'"),
             (["check", ".", "--require-margin", "-1"], "expected a number of at least 0, found '-1'"),
         ):
@@ -285,7 +286,7 @@ class Refusals(Cli):
             ("toeplitz_1d:n=4,seed=-1", "seed"),
             ("toeplitz_1d:n=4,input=odd", "odd"),
             ("toeplitz_1d:n=4,heads=-1", "heads"),
-            ("toeplitz_1d:n=4,e=2147483648", "size e: expected 1..2147483647, found 2147483648"),
+            ("toeplitz_1d:n=4,e=2147483648", "size e: expected an integer from 1 to 2147483647, found 2147483648"),
             ("toeplitz_2d:height=0,width=3", "height"),
             ("toeplitz_1d:n=4\nx=5", "x"),
             ("toeplitz_1d:n=4,n=5", "expected each name once, found 'n' twice"),

@@ -216,7 +216,7 @@ class Resume(unittest.TestCase):
         before = out.read_bytes()
         result = run("sweep", *SMALL, "--n", "4,8,16", "--resume", "--out", out)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(f"{each} records from another build; {each} of them measured again", result.stderr)
+        self.assertIn(f"found {each} records from another build; measures {each} of them again", result.stderr)
         after = self.read(out)["records"]
         self.assertEqual(len(after), 3 * each)
         self.assertEqual({record["program"] for record in after}, {file["environment"]["program"]})
@@ -239,7 +239,7 @@ class Resume(unittest.TestCase):
         # Old records that are no longer requested are counted, but not measured.
         result = run("sweep", *SMALL, "--n", "8", "--resume", "--out", out)
         count = len(file["records"])
-        self.assertIn(f"{count} records from another build; {count // 2} of them measured again", result.stderr)
+        self.assertIn(f"found {count} records from another build; measures {count // 2} of them again", result.stderr)
         self.assertEqual(len(self.read(out)["records"]), count // 2)
 
     def test_a_journal_of_another_program_is_measured_again(self):

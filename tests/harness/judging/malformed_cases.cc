@@ -215,7 +215,8 @@ std::vector<Malformed> ParamCases() {
   add("param_whole_float", "{\"height\": 5.0, \"width\": 7}",
       {"parameter height"});
   add("param_beyond_31_bits", "{\"height\": 2147483648, \"width\": 7}",
-      {"parameter height: expected 1..2147483647, found 2147483648"});
+      {"parameter height: expected an integer from 1 to 2147483647, found "
+       "2147483648"});
   add("param_beyond_63_bits", "{\"height\": 9223372036854775808, \"width\": 7}",
       {"parameter height"});
   add("param_beyond_64_bits",
