@@ -57,17 +57,14 @@ class SparseAttentionReference : public Reference<Real> {
   // The n rows of a tensor, followed by those of the global tokens.
   struct TokensAndGlobals {
     TokensAndGlobals(const Inputs& inputs, const std::string& name)
-        : tokens(inputs[name]) {
-      for (const Tensor& tensor : inputs.tensors)
-        if (tensor.name == name + "_global") globals = &tensor;
-    }
+        : tokens(inputs[name]), globals(inputs.Find(name + "_global")) {}
     const double* Row(int64_t head, int64_t row, int64_t n,
                       int64_t width) const {
       return row < n ? tokens.Head(head) + row * width
                      : globals->Head(head) + (row - n) * width;
     }
     const Tensor& tokens;
-    const Tensor* globals = nullptr;
+    const Tensor* globals;  // null if there are none
   };
 
   void CheckEveryQuerySeesAKey() const {

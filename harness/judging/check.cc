@@ -96,10 +96,9 @@ class FolderCheck {
     Verdict verdict = trial.JudgeOutputs(definition);
     // A failure here means that the folder's outputs are wrong.
     if (verdict.outcome == Outcome::kFailed) {
-      Inputs inputs = folder_.inputs;
       verdict.diagnosis = Diagnose(
-          folder_.problem, inputs, answer,
-          MakeWrongAnswers(folder_.problem, inputs, answer),
+          folder_.problem, folder_.inputs, answer,
+          MakeWrongAnswers(folder_.problem, folder_.inputs, answer),
           exact_.WithExpected(), trial.ToleranceFor(definition), false);
       explained_ = true;
     }

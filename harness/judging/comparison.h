@@ -110,9 +110,8 @@ struct WrongAnswer {
   bool right_elsewhere = false;
   // Inputs that would reveal it, in words; empty if none are known.
   std::string remedy = {};
-  // The mistake drops a value that may be too small to matter, such as an eps.
-  // The margin does not count it.
-  bool small_by_choice = false;
+  // Small by design (for example a missing eps): the margin does not count it.
+  bool small_by_design = false;
 };
 
 // Compares an output that is right except in these rows.

@@ -48,7 +48,8 @@ WrongElements WrongOf(const Problem& problem, size_t output,
 
 }  // namespace
 
-Diagnosis Diagnose(const Problem& problem, Inputs& inputs, const Answer& right,
+Diagnosis Diagnose(const Problem& problem, const Inputs& inputs,
+                   const Answer& right,
                    const std::vector<WrongAnswer>& wrong_answers,
                    const Answer& answer, const Tolerance& tolerance,
                    bool bound_alone) {

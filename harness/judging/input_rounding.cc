@@ -1,10 +1,9 @@
 #include "harness/judging/input_rounding.h"
 
 #include <cmath>
-#include <memory>
 
 #include "harness/cases/draws.h"
-#include "harness/judging/misreadings.h"
+#include "harness/judging/mistakes.h"
 
 namespace subquad {
 namespace {
@@ -21,14 +20,12 @@ double LastPlace(double value, Scalar scalar) {
 
 // Moves every value by a whole unit, since the type cannot represent half a
 // unit.
-std::vector<double> OneUnitOff(const Tensor& tensor, Scalar scalar,
-                               uint64_t seed) {
+Tensor OneUnitOff(Tensor tensor, Scalar scalar, uint64_t seed) {
   const Draws draws(seed, "rounding/" + tensor.name);
-  std::vector<double> values = tensor.values;
-  for (size_t i = 0; i < values.size(); ++i)
-    values[i] +=
-        std::copysign(LastPlace(values[i], scalar), draws.Uniform(i) - 0.5);
-  return values;
+  for (size_t i = 0; i < tensor.values.size(); ++i)
+    tensor.values[i] += std::copysign(LastPlace(tensor.values[i], scalar),
+                                      draws.Uniform(i) - 0.5);
+  return tensor;
 }
 
 // Returns the right answer plus half of the difference between `after` and
@@ -55,21 +52,20 @@ WrongAnswer HalfBetween(const Answer& answer, const WrongAnswer& before,
 }  // namespace
 
 std::vector<WrongAnswer> MovedByRounding(
-    const Problem& problem, Inputs& inputs, const Answer& answer,
+    const Problem& problem, const Inputs& inputs, const Answer& answer,
     const std::vector<std::string>& names) {
-  const auto misread = [&] {
-    return MisreadAnswers(problem, inputs, answer, kMisreadRows,
+  const auto misread = [&](const Inputs& read) {
+    return MisreadAnswers(problem, read, answer, kMisreadRows,
                           {names.begin(), names.end()});
   };
-  const std::vector<WrongAnswer> before = misread();
+  const std::vector<WrongAnswer> before = misread(inputs);
   std::vector<WrongAnswer> moved;
   for (uint64_t time = 0; time < kTimes && !before.empty(); ++time) {
-    std::vector<std::unique_ptr<Altered>> altered;
-    for (Tensor& tensor : inputs.tensors)
-      altered.push_back(std::make_unique<Altered>(
-          tensor,
-          OneUnitOff(tensor, Coarser(problem.scalar, tensor.scalar), time)));
-    for (const WrongAnswer& after : misread())
+    Inputs rounded;
+    for (const Tensor& tensor : inputs.tensors)
+      rounded.tensors.push_back(
+          OneUnitOff(tensor, Coarser(problem.scalar, tensor.scalar), time));
+    for (const WrongAnswer& after : misread(rounded))
       for (const WrongAnswer& wrong : before)
         if (wrong.name == after.name)
           moved.push_back(HalfBetween(answer, wrong, after));

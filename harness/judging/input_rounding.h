@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/judging/misreader.h"
+#include "harness/judging/comparison.h"
 
 namespace subquad {
 
@@ -21,10 +21,10 @@ namespace subquad {
 // shifted by one; the shifted bias differs only by the rounding of its slopes.
 // A tile of keys with tiny weights, in contrast, is a real mistake.
 //
-// Returns several answers for each misreading (misreadings.h) of these names:
-// the right answer plus (W' - R') d with random signs. `inputs` are altered
-// temporarily and restored.
-std::vector<WrongAnswer> MovedByRounding(const Problem& problem, Inputs& inputs,
+// Returns several answers for each misreading (mistakes.h) of these names:
+// the right answer plus (W' - R') d with random signs.
+std::vector<WrongAnswer> MovedByRounding(const Problem& problem,
+                                         const Inputs& inputs,
                                          const Answer& answer,
                                          const std::vector<std::string>& names);
 

@@ -4,9 +4,8 @@
 #include <cmath>
 
 #include "harness/cases/draws.h"
-#include "harness/judging/confusions.h"
 #include "harness/judging/low_precision.h"
-#include "harness/judging/misreadings.h"
+#include "harness/judging/mistakes.h"
 #include "harness/judging/verdict.h"
 #include "harness/judging/wrong_answers.h"
 
@@ -103,7 +102,7 @@ class Trier {
         wrong.name, Over(wrong),
         DistanceOf(CompareRows(problem_, answer_, wrong.parts, gates_), false),
         LargestOver(kExact, problem_, stored_, wrong) == 0,
-        wrong.small_by_choice};
+        wrong.small_by_design};
   }
 
   void Keep(const TriedAnswer& tried) {
@@ -129,8 +128,8 @@ class Trier {
 
 }  // namespace
 
-Power PowerOf(const Problem& problem, Inputs& inputs, const AllClose& tolerance,
-              double most_work) {
+Power PowerOf(const Problem& problem, const Inputs& inputs,
+              const AllClose& tolerance, double most_work) {
   const Answer answer =
       ComputeAnswer(problem, inputs, AffordableRows(problem, most_work));
   Power power;

@@ -22,7 +22,7 @@ struct TriedAnswer {
   // digit of their type.
   bool same = false;
   // No choice of tensors would reveal the mistake (see WrongAnswer).
-  bool small_by_choice = false;
+  bool small_by_design = false;
 
   bool accepted() const { return over <= 1; }
 };
@@ -40,14 +40,13 @@ struct Power {
 };
 
 // Returns the power of a test with this tolerance. The problem and its inputs
-// are in the scalar type of the test; `inputs` are altered temporarily and
-// restored. It tries the wrong answers of every check (wrong_answers.h), even
-// those that coincide with the right answer, common confusions (confusions.h)
-// and arithmetic with too few digits (low_precision.h). If all rows would need
-// more than about `most_work` multiply-adds, only some are compared, and a
-// larger error in another row is missed. Throws InvalidInput if the problem has
-// no answer.
-Power PowerOf(const Problem& problem, Inputs& inputs, const AllClose& tolerance,
-              double most_work);
+// are in the scalar type of the test. It tries the wrong answers of every check
+// (wrong_answers.h), even those that coincide with the right answer, common
+// confusions (mistakes.h) and arithmetic with too few digits (low_precision.h).
+// If all rows would need more than about `most_work` multiply-adds, only some
+// are compared, and a larger error in another row is missed. Throws
+// InvalidInput if the problem has no answer.
+Power PowerOf(const Problem& problem, const Inputs& inputs,
+              const AllClose& tolerance, double most_work);
 
 }  // namespace subquad

@@ -8,7 +8,7 @@
 
 #include "harness/cases/draws.h"
 #include "harness/cases/input_source.h"
-#include "harness/judging/misreadings.h"
+#include "harness/judging/mistakes.h"
 
 namespace subquad {
 namespace {
@@ -148,9 +148,9 @@ class Adviser {
     for (const Outcome& outcome : OutcomesOf(power)) {
       if (!outcome.tried.accepted()) continue;
       best_.still_accepted.push_back(outcome.name);
-      // Leaves out a mistake that is small by choice, such as a missing eps, if
+      // Leaves out a mistake that is small by design, such as a missing eps, if
       // our gates accept it too: no change of the tensors would reveal it.
-      if (!outcome.tried.small_by_choice || outcome.tried.ours > 1)
+      if (!outcome.tried.small_by_design || outcome.tried.ours > 1)
         accepted_.push_back(outcome.name);
     }
     best_.tolerance = test.tolerance;
@@ -239,7 +239,7 @@ class Adviser {
     for (const Outcome& outcome : outcomes) {
       if (outcome.tried.over / factor > 1) continue;
       const bool ours = outcome.tried.ours > 1 ||
-                        (outcome.tried.same && !outcome.tried.small_by_choice);
+                        (outcome.tried.same && !outcome.tried.small_by_design);
       (ours ? advice.still_accepted : advice.indistinguishable)
           .push_back(outcome.name);
     }
@@ -290,7 +290,7 @@ std::optional<Shortened> FirstKeys(const Problem& problem, const Inputs& inputs,
   }
 }
 
-TestPower PowerOf(OwnTest& test, double most_work) {
+TestPower PowerOf(const OwnTest& test, double most_work) {
   TestPower power{PowerOf(test.problem, test.inputs, test.tolerance, most_work),
                   std::nullopt};
   if (test.backward)

@@ -27,7 +27,7 @@ struct TestPower {
 
 // Returns the power of the test. Throws InvalidInput if the problem has no
 // answer.
-TestPower PowerOf(OwnTest& test, double most_work);
+TestPower PowerOf(const OwnTest& test, double most_work);
 
 // A problem cut to its first queries and keys, at most `most`; tensors by
 // offset stay centred. Images and problems whose parameters refer to keys

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "harness/cases/draws.h"
-#include "harness/judging/confusions.h"
+#include "harness/judging/mistakes.h"
 #include "harness/judging/wrong_answers.h"
 
 namespace subquad {
@@ -318,7 +318,7 @@ Answer WithNumbers(const Problem& problem, const Answer& right,
   return answer;
 }
 
-Resemblance LooksLike(const Problem& problem, Inputs& inputs,
+Resemblance LooksLike(const Problem& problem, const Inputs& inputs,
                       const Answer& right,
                       const std::vector<WrongAnswer>& wrong_answers,
                       const Answer& answer, const Tolerance& tolerance) {

@@ -21,9 +21,9 @@ Answer WithNumbers(const Problem& problem, const Answer& right,
                    const Outputs& outputs);
 
 // Compares a wrong output (see WithNumbers) with `wrong_answers`, which are
-// made from the right answer, and with the mistakes of confusions.h and the
-// noise of 16-bit arithmetic. `inputs` are altered temporarily and restored.
-Resemblance LooksLike(const Problem& problem, Inputs& inputs,
+// made from the right answer, and with the confusions of mistakes.h and the
+// noise of 16-bit arithmetic.
+Resemblance LooksLike(const Problem& problem, const Inputs& inputs,
                       const Answer& right,
                       const std::vector<WrongAnswer>& wrong_answers,
                       const Answer& answer, const Tolerance& tolerance);

@@ -61,7 +61,7 @@ struct Margin {
   std::string nearest;              // the wrong answer with this ratio
   int64_t wrong_answers = 0;        // number that apply
   std::vector<BlindSpot> blind_to;  // ratios below 1, the smallest first
-  // Ratios below 1 of wrong answers that are small by choice (WrongAnswer).
+  // Ratios below 1 of wrong answers that are small by design (WrongAnswer).
   // They do not count above; Judge adds them to blind_to if a user's inputs
   // passed.
   std::vector<BlindSpot> too_small;

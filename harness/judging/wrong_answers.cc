@@ -6,7 +6,7 @@
 
 #include "harness/cases/draws.h"
 #include "harness/judging/input_rounding.h"
-#include "harness/judging/misreadings.h"
+#include "harness/judging/mistakes.h"
 #include "harness/judging/verdict.h"
 
 namespace subquad {
@@ -71,10 +71,11 @@ class WrongOutput {
            bool right_elsewhere = false) {
     if (rows.empty()) return;
     if (several_) name += " (" + answer_.name + ")";
-    const auto value = [&one = answer_, sources, factor](size_t r, int64_t c) {
-      const size_t at =
-          sources[r] * static_cast<size_t>(one.width) + static_cast<size_t>(c);
-      return factor == 0 ? 0 : factor * one.value[at];
+    const auto value = [&right = answer_, sources, factor](size_t r,
+                                                           int64_t c) {
+      const size_t at = sources[r] * static_cast<size_t>(right.width) +
+                        static_cast<size_t>(c);
+      return factor == 0 ? 0 : factor * right.value[at];
     };
     list_.push_back({name, {{output_, rows, value}}, right_elsewhere});
   }
@@ -151,9 +152,10 @@ bool Coincides(const Problem& problem, const Answer& answer,
       for (int64_t c = 0; c < right.width; ++c) {
         const size_t at = part.rows[r] * static_cast<size_t>(right.width) +
                           static_cast<size_t>(c);
-        const double found =
+        const double wrong_value =
             RoundTo(problem.scalar, static_cast<double>(part.value(r, c)));
-        if (!(std::abs(found - right.value[at]) <= 2 * roundoff * largest))
+        if (!(std::abs(wrong_value - right.value[at]) <=
+              2 * roundoff * largest))
           return false;
       }
   }
@@ -171,35 +173,23 @@ std::vector<WrongAnswer> AlteredAnswers(const Problem& problem,
   return list;
 }
 
-namespace {
-
-// Estimates the work of all misreadings. Each has a reference of its own, which
-// does the work of some rows of every head before its first row.
-double MisreadWork(const Problem& problem) {
-  constexpr double kMisreadings = 20, kBefore = 64;
-  double rows = 0;
-  for (size_t o = 0; o < problem.outputs.size(); ++o)
-    rows += (kMisreadRows + kBefore * static_cast<double>(problem.heads)) *
-            problem.op->RowWork(problem, static_cast<int>(o));
-  return kMisreadings * (rows + problem.op->SharedWork(problem));
-}
-
-}  // namespace
-
 std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
-                                          Inputs& inputs, const Answer& answer,
+                                          const Inputs& inputs,
+                                          const Answer& answer,
                                           double most_work) {
+  constexpr double kMisreadings = 20;
   std::vector<WrongAnswer> list = AlteredAnswers(problem, answer);
-  if (MisreadWork(problem) <= most_work)
+  if (kMisreadings * MistakeWork(problem, kMisreadRows) <= most_work)
     for (WrongAnswer& misread : MisreadAnswers(problem, inputs, answer))
       list.push_back(std::move(misread));
   std::erase_if(list, [&](const WrongAnswer& wrong) {
-    return !wrong.small_by_choice && Coincides(problem, answer, wrong);
+    return !wrong.small_by_design && Coincides(problem, answer, wrong);
   });
   return list;
 }
 
-Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
+Margin MarginOf(const Problem& problem, const Inputs& inputs,
+                const Answer& answer,
                 const std::vector<WrongAnswer>& wrong_answers,
                 const Tolerance& tolerance, bool bound_alone) {
   const auto distance = [&](const WrongAnswer& mistake) {
@@ -217,7 +207,7 @@ Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
   std::vector<std::string> names;
   for (const WrongAnswer& wrong : wrong_answers) {
     const double value = distance(wrong);
-    if (wrong.small_by_choice) {
+    if (wrong.small_by_design) {
       if (value < 1)
         margin.too_small.push_back({wrong.name, value, wrong.remedy});
       continue;

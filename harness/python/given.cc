@@ -78,7 +78,7 @@ std::optional<Diagnosis> DiagnoseNotFinite(const CaseFolder& folder,
                                            Scalar scalar) {
   try {
     const Problem problem = InScalar(folder, scalar);
-    Inputs inputs = folder.inputs;
+    const Inputs& inputs = folder.inputs;
     const Answer right = ComputeAnswer(problem, inputs, 1);
     return Diagnose(problem, inputs, right,
                     MakeWrongAnswers(problem, inputs, right),

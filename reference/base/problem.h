@@ -188,10 +188,18 @@ struct Tensor {
 
 struct Inputs {
   std::vector<Tensor> tensors;  // in the order of Problem::inputs
+  // If not null, this object is a view of other inputs in which `tensors`
+  // replaces those of the same names. The definitions look tensors up by name.
+  const Inputs* original = nullptr;
 
-  const Tensor& operator[](const std::string& name) const {
+  // Returns null if there is no such tensor.
+  const Tensor* Find(const std::string& name) const {
     for (const Tensor& tensor : tensors)
-      if (tensor.name == name) return tensor;
+      if (tensor.name == name) return &tensor;
+    return original ? original->Find(name) : nullptr;
+  }
+  const Tensor& operator[](const std::string& name) const {
+    if (const Tensor* tensor = Find(name)) return *tensor;
     throw InvalidInput("input " + name, "a tensor", "none");
   }
 };

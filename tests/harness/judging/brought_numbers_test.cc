@@ -13,7 +13,7 @@
 #include "harness/cases/generate.h"
 #include "harness/judging/check.h"
 #include "harness/judging/input_rounding.h"
-#include "harness/judging/misreadings.h"
+#include "harness/judging/mistakes.h"
 #include "harness/judging/trial.h"
 #include "harness/registry/registry.h"
 

@@ -127,7 +127,7 @@ void JudgeWrongAnswers(const Case& test_case, Table& table) {
   }
   std::map<const Implementation*, double> smallest;
   for (const WrongAnswer& wrong : trial.wrong_answers()) {
-    if (wrong.small_by_choice) continue;
+    if (wrong.small_by_design) continue;
     trial.SetOutputs(Overlaid(problem, trial.answer(), right, wrong));
     for (const Implementation* implementation : able) {
       Nearest& nearest = table[{implementation, test_case.scalar}];

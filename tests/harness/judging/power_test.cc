@@ -225,14 +225,6 @@ TEST(Power, PairsOfManyRowsAreSampled) {
   EXPECT_GT(Find(power, "another head's rows").over, 1);
 }
 
-TEST(Power, TensorsAreRestored) {
-  OwnTest test = TestOf(kBias);
-  const Inputs before = test.inputs;
-  PowerOf(test, kWork);
-  for (size_t t = 0; t < before.tensors.size(); ++t)
-    EXPECT_EQ(test.inputs.tensors[t].values, before.tensors[t].values);
-}
-
 class PowerOfOperator : public testing::TestWithParam<const Operator*> {};
 
 // All operators have wrong answers, our tolerance refuses most of them, and

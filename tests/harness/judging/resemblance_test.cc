@@ -13,8 +13,8 @@
 
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
-#include "harness/judging/confusions.h"
 #include "harness/judging/diagnose.h"
+#include "harness/judging/mistakes.h"
 #include "harness/judging/trial.h"
 #include "harness/registry/registry.h"
 #include "tests/every_operator.h"

@@ -1,0 +1,200 @@
+// Mistakes of heads and of the order of axes in memory.
+#include <algorithm>
+
+#include "harness/judging/mistake.h"
+
+namespace subquad {
+namespace {
+
+// The rows of the first output.
+struct HeadLayout {
+  explicit HeadLayout(const Problem& problem)
+      : items(problem.Batch()),
+        heads(LayoutOf(problem, 0).heads / items),
+        rows(LayoutOf(problem, 0).rows) {}
+
+  int64_t items, heads, rows;  // heads of a batch item, rows of a head
+};
+
+// Returns an extent of a tensor; `axis` counts from the last axis, 0. It is 1
+// if there is no such axis.
+int64_t FromLast(const Tensor& tensor, size_t axis) {
+  const size_t axes = tensor.shape.size();
+  return axis < axes ? tensor.shape[axes - 1 - axis] : 1;
+}
+
+// Returns those of q, k and v that there are, unchanged.
+std::vector<const Tensor*> QueriesKeysValues(const AlteredProblem& altered) {
+  std::vector<const Tensor*> tensors;
+  for (const char* name : {"q", "k", "v"})
+    if (const Tensor* tensor = altered.inputs.original->Find(name))
+      tensors.push_back(tensor);
+  return tensors;
+}
+
+}  // namespace
+
+// Lets every head read the next head's keys or values, as with wrong groups,
+// another batch item or a wrong stride.
+void ReadOtherHeads(Subject& subject) {
+  const Tensor* added = AddedTensor(subject);
+  if (!added || added->slices.count() == 1) return;
+  for (const std::string name : {"k", "v"}) {
+    if (!subject.Input(name)) continue;
+    subject.Add("another head's " + name, [name](AlteredProblem& altered) {
+      Tensor& tensor = altered.Change(name);
+      std::vector<double>& values = tensor.values;
+      std::rotate(values.begin(), values.begin() + tensor.SliceSize(),
+                  values.end());
+    });
+  }
+}
+
+// Takes only one head's part of the gradient of a tensor that heads share.
+void TakeOneHead(Subject& subject) {
+  const Problem& problem = subject.problem;
+  for (size_t o = 0; problem.heads > 1 && o < problem.outputs.size(); ++o) {
+    const Slices slices = problem.OutputSlices(o);
+    if (slices.count() == problem.heads) continue;
+    Mistake& mistake =
+        subject.Add(problem.outputs[o].name + " of one head only",
+                    [slices](AlteredProblem& altered) {
+                      Tensor& grad = altered.Change("grad");
+                      const int64_t size = grad.SliceSize();
+                      for (int64_t h = 0; h < altered.problem.heads; ++h)
+                        if (!slices.IsFirst(h))
+                          std::fill_n(grad.values.begin() + h * size, size, 0);
+                    });
+    mistake.finish = [o, &subject](RowsByOutput& program) {
+      for (size_t other = 0; other < program.size(); ++other)
+        if (other != o) program[other] = subject.right[other];
+      return true;
+    };
+  }
+}
+
+void SwapKeysAndValues(Subject& subject) {
+  const Tensor *k = subject.Input("k"), *v = subject.Input("v");
+  if (!k || !v || k->shape != v->shape) return;
+  subject.Add("keys and values swapped", [](AlteredProblem& altered) {
+    std::swap(altered.Change("k").values, altered.Change("v").values);
+  });
+}
+
+// Places the rows of the answer as another order of axes would.
+void ExchangeHeads(Subject& subject) {
+  const OutputAnswer& answer = subject.answer.outputs.front();
+  if (!answer.selection.all) return;
+  const HeadLayout out(subject.problem);
+  const int64_t items = out.items, heads = out.heads, rows = out.rows;
+  const auto add = [&](const char* name, const auto& source) {
+    subject.Add(name, nullptr).finish = [&answer,
+                                         source](RowsByOutput& program) {
+      OutputRows moved{{}, answer.value};
+      for (size_t r = 0; r < answer.selection.rows.size(); ++r)
+        moved.rows.push_back(r);
+      Reorder(moved.values, answer.width, source);
+      program = {std::move(moved)};
+      return true;
+    };
+  };
+  add("heads and rows exchanged",
+      [=](int64_t to) { return Transposed(to, rows, heads); });
+  if (items > 1 && heads > 1)
+    add("batch items and heads exchanged", [=](int64_t to) {
+      const int64_t head = to / rows;
+      return (head % items * heads + head / items) * rows + to % rows;
+    });
+  add("heads in reverse order", [=](int64_t to) {
+    const int64_t head = to / rows % heads;
+    return to + (heads - 1 - 2 * head) * rows;
+  });
+}
+
+// Reads memory in the order [n, h, d] as [h, n, d] or the other way round, with
+// the output moved back or left as it is; also exchanges batch items and heads.
+void ReshapeHeads(Subject& subject) {
+  for (const bool written_by_heads : {false, true}) {
+    // Exchanging rows and heads is its own inverse.
+    const auto order = [=](int64_t place, int64_t heads, int64_t rows) {
+      return written_by_heads ? Transposed(place, heads, rows)
+                              : Transposed(place, rows, heads);
+    };
+    const auto alter = [=](AlteredProblem& altered) {
+      for (const Tensor* right : QueriesKeysValues(altered)) {
+        const int64_t heads = FromLast(*right, 2), rows = FromLast(*right, 1);
+        if (heads > 1 && rows > 1)
+          Reorder(altered.Change(right->name).values, FromLast(*right, 0),
+                  [&](int64_t to) { return order(to, heads, rows); });
+      }
+    };
+    const char* const name = written_by_heads
+                                 ? "[h, n, d] in memory read as [n, h, d]"
+                                 : "[n, h, d] in memory read as [h, n, d]";
+    subject.Add(name, alter);
+    subject.Add(name, alter).source =
+        [=, out = HeadLayout(subject.problem)](const RowId& id) {
+          const int64_t from =
+              order(id.head * out.rows + id.row, out.rows, out.heads);
+          return RowId{0, from / out.rows, from % out.rows};
+        };
+  }
+  subject.Add(
+      "batch items and heads of k and v exchanged",
+      [](AlteredProblem& altered) {
+        for (const Tensor* right : QueriesKeysValues(altered)) {
+          const int64_t items = FromLast(*right, 3);
+          const int64_t heads = FromLast(*right, 2);
+          if (right->name != "q" && items > 1 && heads > 1)
+            Reorder(altered.Change(right->name).values, right->SliceSize(),
+                    [&](int64_t to) { return Transposed(to, heads, items); });
+        }
+      });
+}
+
+// Attends over heads: a program that expects [n, h, d] and gets [h, n, d] takes
+// the heads for the sequence.
+void AttendOverHeads(Subject& subject) {
+  const int64_t heads = HeadLayout(subject.problem).heads;
+  const int64_t rows = subject.problem.queries;
+  if (heads < 2 || rows != subject.problem.keys) return;
+  for (const Tensor& tensor : subject.inputs.tensors)
+    if (FromLast(tensor, 1) != rows || FromLast(tensor, 2) != heads) return;
+  subject
+      .Add("attention over heads: [h, n, d] read as [n, h, d]",
+           [=](AlteredProblem& altered) {
+             for (const TensorRule& rule : altered.problem.inputs) {
+               Tensor& tensor = altered.Change(rule.name);
+               Reorder(tensor.values, tensor.shape.back(),
+                       [&](int64_t to) { return Transposed(to, rows, heads); });
+               std::swap(*(tensor.shape.end() - 2), *(tensor.shape.end() - 3));
+             }
+             altered.problem.leading.clear();
+             altered.Resolve(altered.problem.params);
+           })
+      .source = [=](const RowId& id) {
+    return RowId{0, id.head / heads * rows + id.row, id.head % heads};
+  };
+}
+
+// Groups heads by h % h_k: consecutive query heads use different key heads.
+void GroupHeadsOtherwise(Subject& subject) {
+  const int64_t heads = subject.problem.heads / subject.problem.Batch();
+  subject.Add("grouped heads interleaved (h % h_k) instead of consecutive",
+              [=](AlteredProblem& altered) {
+                for (const Tensor* right : QueriesKeysValues(altered)) {
+                  const int64_t groups = FromLast(*right, 2);
+                  if (right->name == "q" || groups < 2 || groups == heads)
+                    continue;
+                  Tensor& tensor = altered.Change(right->name);
+                  tensor.values.resize(tensor.values.size() / groups * heads);
+                  Reorder(tensor.values, right->SliceSize(), [&](int64_t to) {
+                    return to / heads * groups + to % heads % groups;
+                  });
+                  tensor.shape[tensor.shape.size() - 3] = heads;
+                }
+                if (altered.changed) altered.Resolve(altered.problem.params);
+              });
+}
+
+}  // namespace subquad

@@ -1,0 +1,167 @@
+// Mistakes of parameters: a scale, a mask, a feature map, an eps.
+#include <cmath>
+
+#include "harness/judging/mistake.h"
+#include "reference/softmax/softmax_scale.h"
+
+namespace subquad {
+
+void FlipFlags(Subject& subject) {
+  const Problem& problem = subject.problem;
+  for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
+    if (rule.type != ParamType::kFlag) continue;
+    Params params = problem.params;
+    const bool value =
+        params.Has(rule.name) ? params.Flag(rule.name) : rule.IsOnByDefault();
+    params.Set(rule.name, !value);
+    std::string name = rule.name + " the other way";
+    if (rule.name == "causal")
+      name =
+          value ? "causal mask left out" : "causal mask that was not asked for";
+    subject.Add(name, params);
+  }
+}
+
+// Ignores query_offset, so that queries begin at position 0, and key lengths,
+// so that padding is seen.
+void LeaveVisibilityOut(Subject& subject) {
+  for (const std::string name : {"query_offset", "key_lengths"}) {
+    Params params = subject.problem.params;
+    if (!params.Has(name)) continue;
+    params.Erase(name);
+    subject.Add(name + " left out", params);
+  }
+}
+
+// Scales the scores but not their gradients.
+void LeaveScaleOut(Subject& subject) {
+  const Problem& problem = subject.problem;
+  if (!problem.dims.contains("d") || !subject.RuleOf("scale")) return;
+  const auto scale = SoftmaxScale<long double>(problem);
+  for (const std::string name : {"grad_q", "grad_k"}) {
+    const int output = IndexOf(problem.outputs, name);
+    if (output < 0) continue;
+    subject.Add("scale left out of " + name, nullptr).finish =
+        [=](RowsByOutput& program) {
+          for (long double& x : program[static_cast<size_t>(output)].values)
+            x /= scale;
+          return true;
+        };
+  }
+}
+
+// Leaves the eps of out = numerator / (normaliser + eps) out.
+void LeaveEpsOut(Subject& subject) {
+  Params params = subject.problem.params;
+  const bool divides = !params.Has("normalized") || params.Flag("normalized");
+  if (!params.Has("eps") || !(params.Number("eps") > 0) || !divides) return;
+  params.Erase("eps");
+  Mistake& mistake = subject.Add("eps left out", params);
+  mistake.remedy = "a larger eps";
+  mistake.small_by_design = true;
+}
+
+void ChangeScale(Subject& subject) {
+  if (!subject.RuleOf("scale")) return;
+  Params params = subject.problem.params;
+  const double given = params.Has("scale") ? params.Number("scale") : 0;
+  params.Set("scale", 1.0);
+  subject.Add("scale left out", params);
+  if (!(given > 0)) return;
+  params.Set("scale", given * given);
+  subject.Add("scale applied twice", params);
+  params.Erase("scale");
+  subject.Add("the default scale instead of the given one", params);
+}
+
+// Computes softmax(scale (q k^T + bias)) for softmax(scale q k^T + bias).
+void ScaleBias(Subject& subject) {
+  const std::optional<ParamRule> rule = subject.RuleOf("scale");
+  const bool by_width = rule && rule->default_value != "1";
+  if (!subject.Input("bias") ||
+      !(subject.problem.params.Has("scale") || by_width))
+    return;
+  subject.Add("bias multiplied by the scale", [](AlteredProblem& altered) {
+    const auto scale = SoftmaxScale<double>(altered.problem);
+    for (double& value : altered.Change("bias").values) value *= scale;
+  });
+}
+
+// Tries the other feature maps that have the same input tensors.
+void ChangeFeatureMap(Subject& subject) {
+  const std::optional<ParamRule> rule = subject.RuleOf("feature_map");
+  if (!rule) return;
+  const std::string declared = subject.problem.params.Text("feature_map");
+  for (const std::string& other : rule->choices) {
+    if (other == declared) continue;
+    Params params = subject.problem.params;
+    params.Set("feature_map", other);
+    params.Erase("nu");
+    if (other == "dpfp") params.Set("nu", int64_t{1});
+    subject.Add("feature_map " + other + " for " + declared, params);
+  }
+}
+
+// Misplaces the eps of out = numerator / (normaliser + eps).
+void MisplaceEps(Subject& subject) {
+  using Number = long double;
+  static constexpr struct {
+    const char* name;
+    Number (*out)(Number top, Number bottom, Number eps, Number keys);
+    bool of_eps = true;
+  } kOut[] = {
+      {"divided by the normaliser twice",
+       [](Number top, Number bottom, Number eps, Number) {
+         return top / (bottom + eps) / (bottom + eps);
+       },
+       false},
+      {"eps twice", [](Number top, Number bottom, Number eps,
+                       Number) { return top / (bottom + 2 * eps); }},
+      {"eps as the least normaliser",
+       [](Number top, Number bottom, Number eps, Number) {
+         return top / std::max(bottom, eps);
+       }},
+      {"eps in the numerator too",
+       [](Number top, Number bottom, Number eps, Number) {
+         return (top + eps) / (bottom + eps);
+       }},
+      {"eps added to the quotient", [](Number top, Number bottom, Number eps,
+                                       Number) { return top / bottom + eps; }},
+      {"eps under a square root",
+       [](Number top, Number bottom, Number eps, Number) {
+         return top / std::sqrt(bottom * bottom + eps);
+       }},
+      {"eps for every key",
+       [](Number top, Number bottom, Number eps, Number keys) {
+         return top / (bottom + eps * keys);
+       }},
+  };
+  if (!subject.RuleOf("eps") || !subject.RuleOf("normalized")) return;
+  Params params = subject.problem.params;
+  const Number eps = params.Has("eps") ? params.Number("eps") : 0;
+  const auto keys = static_cast<Number>(subject.problem.keys);
+  const auto answer = [&] {
+    return subject.AnswerTo(
+        [&](AlteredProblem& altered) { altered.Resolve(params); });
+  };
+  params.Erase("eps");
+  const auto quotients = answer();
+  params.Set("normalized", false);
+  const auto numerators = answer();
+  if (!quotients || !numerators) return;
+  for (const auto& [name, out, of_eps] : kOut) {
+    if (of_eps && !(eps > 0)) continue;
+    Mistake& mistake = subject.Add(name, nullptr);
+    mistake.small_by_design = of_eps;
+    mistake.finish = [=, out = out, rows = quotients->front(),
+                      top = numerators->front().values](RowsByOutput& program) {
+      program = {rows};
+      for (size_t i = 0; i < top.size(); ++i)
+        program.front().values[i] =
+            out(top[i], top[i] / rows.values[i], eps, keys);
+      return true;
+    };
+  }
+}
+
+}  // namespace subquad

@@ -1,0 +1,134 @@
+// Mistakes of tiles of keys or queries: left out or counted twice.
+#include <algorithm>
+#include <cmath>
+
+#include "harness/judging/mistake.h"
+#include "harness/judging/mistakes.h"
+
+namespace subquad {
+namespace {
+
+// A tensor with one row per key (or query) that the answer adds up.
+struct AddedRows {
+  std::string name;
+  int64_t count, width;  // of a slice
+  std::string remedy;
+};
+
+// Changes the values of rows [first, end) of every slice.
+template <typename Changed>
+void ChangeRows(const AddedRows& rows, int64_t first, int64_t end,
+                AlteredProblem& altered, const Changed& changed) {
+  std::vector<double>& values = altered.Change(rows.name).values;
+  for (int64_t i = 0; i < std::ssize(values); ++i) {
+    const int64_t row = i / rows.width % rows.count;
+    double& value = values[static_cast<size_t>(i)];
+    if (row >= first && row < end) value = changed(value, i % rows.width);
+  }
+}
+
+// Returns the share of the weights that keys [first, end) have in each row. It
+// is the change of out[., 0] when the first column of their values grows by
+// one.
+std::optional<std::vector<long double>> Shares(const Subject& subject,
+                                               const AddedRows& rows,
+                                               int64_t first, int64_t end) {
+  auto grown = subject.AnswerTo([&](AlteredProblem& altered) {
+    ChangeRows(rows, first, end, altered, [](double value, int64_t column) {
+      return column == 0 ? value + 1 : value;
+    });
+  });
+  if (!grown) return std::nullopt;
+  std::vector<long double>& shares = grown->front().values;
+  for (size_t i = 0; i < shares.size(); ++i)
+    shares[i] -= subject.right.front().values[i];
+  return std::move(shares);
+}
+
+// Tells whether the answer is a mean of values, whose weights add up to one.
+bool IsMean(const Subject& subject, const AddedRows& rows) {
+  constexpr long double kRounding = 1e-4L;
+  const Problem& problem = subject.problem;
+  if (problem.backward || LayoutOf(problem, 0).width != rows.width)
+    return false;
+  const auto sums = Shares(subject, rows, 0, rows.count);
+  if (!sums) return false;
+  for (size_t at = 0; at < sums->size(); at += static_cast<size_t>(rows.width))
+    if (!(std::abs((*sums)[at] - 1) < kRounding)) return false;
+  return true;
+}
+
+// Adds the misreading in which rows [first, end) are seen `times` times. With s
+// their share of the weights and N their part of the answer, a mean becomes
+// (out + (times - 1) N) / (1 + (times - 1) s), and a sum out + (times - 1) N.
+void SeeTile(Subject& subject, const AddedRows& rows, bool mean, int64_t first,
+             int64_t end, int times, const std::string& name) {
+  Mistake& mistake = subject.Add(name, [=](AlteredProblem& altered) {
+    ChangeRows(rows, first, end, altered,
+               [&](double value, int64_t) { return times * value; });
+  });
+  mistake.remedy = rows.remedy;
+  if (!mean) return;
+  mistake.finish = [=, &subject](RowsByOutput& program) {
+    const auto shares = Shares(subject, rows, first, end);
+    if (!shares) return false;
+    const auto width = static_cast<size_t>(rows.width);
+    std::vector<long double>& out = program.front().values;
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] /= 1 + (times - 1) * (*shares)[i - i % width];
+    return true;
+  };
+}
+
+}  // namespace
+
+const Tensor* AddedTensor(const Subject& subject) {
+  const Problem& problem = subject.problem;
+  const auto signature = [&](bool backward) {
+    return problem.op->SignatureFor(problem.params, backward);
+  };
+  const std::string keys = signature(problem.backward).keys;
+  const std::string width = signature(false).outputs.front().shape.back();
+  for (const bool as_wide : {true, false})
+    for (const TensorRule& rule : problem.inputs)
+      if (rule.role == Role::kData && rule.shape.size() == 2 &&
+          rule.shape.front() == keys && rule.name != "grad" &&
+          (!as_wide || rule.shape.back() == width) && rule.name != "q" &&
+          rule.name != "k")
+        return subject.Input(rule.name);
+  return nullptr;
+}
+
+void MiscountTiles(Subject& subject) {
+  const int64_t keys = subject.problem.keys;
+  const Tensor* tensor = AddedTensor(subject);
+  if (!tensor || keys <= kTileKeys) return;
+  const AddedRows rows{tensor->name, keys, tensor->shape.back(), "fewer keys"};
+  const bool mean = IsMean(subject, rows);
+  const std::string tile =
+      "tile of " + (mean ? std::string("keys") : "rows of " + rows.name);
+  const int64_t last = (keys - 1) / kTileKeys * kTileKeys;
+  SeeTile(subject, rows, mean, last, keys, 0, "last " + tile + " left out");
+  // The tile in the middle, so that even a narrow window includes it for some
+  // queries.
+  const int64_t middle = keys / 2 / kTileKeys * kTileKeys;
+  const int64_t end = std::min(middle + kTileKeys, keys);
+  SeeTile(subject, rows, mean, middle, end, 0, "a " + tile + " left out");
+  SeeTile(subject, rows, mean, middle, end, 2, "a " + tile + " twice");
+}
+
+// Leaves a tile of queries out of gradients, which are sums over queries, or
+// counts it twice. Gradients are linear in the incoming gradient.
+void MiscountQueries(Subject& subject) {
+  const int64_t queries = subject.problem.queries;
+  if (queries <= kTileKeys) return;
+  const AddedRows rows{"grad", queries,
+                       subject.Input("grad")->SliceSize() / queries,
+                       "fewer queries"};
+  const int64_t last = (queries - 1) / kTileKeys * kTileKeys;
+  SeeTile(subject, rows, false, last, queries, 0,
+          "last tile of queries left out");
+  SeeTile(subject, rows, false, 0, kTileKeys, 2, "first tile of queries twice");
+}
+
+}  // namespace subquad
