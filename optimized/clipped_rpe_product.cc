@@ -50,23 +50,22 @@ class OffsetScores {
 
   // Computes the scores of `rows` queries.
   void Run(int64_t h, int64_t first, int64_t rows, T* scores) const {
-    Multiply(
-        T{1}, Queries(h, first, rows), Embeddings(h).transpose(),
-        MatrixMap<T>(scores, rows, columns_, Eigen::OuterStride<>(columns_)));
+    Multiply(T{1}, Queries(h, first, rows), Embeddings(h).transpose(),
+             RowsOf(scores, rows, columns_));
   }
 
   // Computes grad_q of `rows` queries from the gradients of their scores.
   void QueryGradient(int64_t h, int64_t rows, const T* scores,
                      T* grad_q) const {
     Multiply(T{1}, Scores(scores, rows), Embeddings(h),
-             MatrixMap<T>(grad_q, rows, d_, Eigen::OuterStride<>(d_)));
+             RowsOf(grad_q, rows, d_));
   }
 
   // Adds the queries' part of the gradient of the embeddings that occur.
   void AddEmbeddingGradient(int64_t h, int64_t first, int64_t rows,
                             const T* scores, T* sum) const {
     AddProduct(Scores(scores, rows).transpose(), Queries(h, first, rows),
-               MatrixMap<T>(sum, columns_, d_, Eigen::OuterStride<>(d_)));
+               RowsOf(sum, columns_, d_));
   }
 
   // Adds to the gradient of all embeddings, over the heads that share them.
@@ -83,15 +82,13 @@ class OffsetScores {
 
  private:
   ConstMatrixMap<T> Queries(int64_t h, int64_t first, int64_t rows) const {
-    return {arrays_.In<T>("q").Head(h) + first * d_, rows, d_,
-            Eigen::OuterStride<>(d_)};
+    return RowsOf(arrays_.In<T>("q").Head(h) + first * d_, rows, d_);
   }
   ConstMatrixMap<T> Embeddings(int64_t h) const {
-    return {arrays_.In<T>("rpe").Head(h) + first_row_ * d_, columns_, d_,
-            Eigen::OuterStride<>(d_)};
+    return RowsOf(arrays_.In<T>("rpe").Head(h) + first_row_ * d_, columns_, d_);
   }
   ConstMatrixMap<T> Scores(const T* scores, int64_t rows) const {
-    return {scores, rows, columns_, Eigen::OuterStride<>(columns_)};
+    return RowsOf(scores, rows, columns_);
   }
 
   const int64_t d_, columns_, first_row_, rows_;
@@ -247,11 +244,9 @@ class Windowed : public Prepared {
     for (int64_t i = 0; i < rows; ++i)
       window_.FillRow(weights + i * columns, first + i, begin, begin + width,
                       tile + i * width);
-    AddProduct(
-        ConstMatrixMap<T>(tile, rows, width, Eigen::OuterStride<>(width)),
-        ConstMatrixMap<T>(arrays_.In<T>("v").Head(h) + begin * e_, width, e_,
-                          Eigen::OuterStride<>(e_)),
-        MatrixMap<T>(out, rows, e_, Eigen::OuterStride<>(e_)));
+    AddProduct(RowsOf(tile, rows, width),
+               RowsOf(arrays_.In<T>("v").Head(h) + begin * e_, width, e_),
+               RowsOf(out, rows, e_));
   }
 
   void AddScaled(T factor, const T* sum, T* row) const {
@@ -354,13 +349,10 @@ class WindowedGradient : public Prepared {
     T* const folded = folded_[worker];
     T* const tile = tiles_[worker];
     if (width > 0)
-      Multiply(
-          T{1},
-          ConstMatrixMap<T>(Grad(h, first), rows, e_, Eigen::OuterStride<>(e_)),
-          ConstMatrixMap<T>(arrays_.In<T>("v").Head(h) + begin * e_, width, e_,
-                            Eigen::OuterStride<>(e_))
-              .transpose(),
-          MatrixMap<T>(tile, rows, width, Eigen::OuterStride<>(width)));
+      Multiply(T{1}, RowsOf(Grad(h, first), rows, e_),
+               RowsOf(arrays_.In<T>("v").Head(h) + begin * e_, width, e_)
+                   .transpose(),
+               RowsOf(tile, rows, width));
     std::fill_n(folded, rows * columns, T{0});
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = folded + i * columns;
@@ -412,13 +404,9 @@ class WindowedGradient : public Prepared {
       for (int64_t i = 0; i < rows; ++i)
         window_.FillRow(Weights(b * window_.block + i), b * window_.block + i,
                         first, first + width, tile + i * width);
-      AddProduct(
-          ConstMatrixMap<T>(tile, rows, width, Eigen::OuterStride<>(width))
-              .transpose(),
-          ConstMatrixMap<T>(Grad(h, b * window_.block), rows, e_,
-                            Eigen::OuterStride<>(e_)),
-          MatrixMap<T>(out + (first - key) * e_, width, e_,
-                       Eigen::OuterStride<>(e_)));
+      AddProduct(RowsOf(tile, rows, width).transpose(),
+                 RowsOf(Grad(h, b * window_.block), rows, e_),
+                 RowsOf(out + (first - key) * e_, width, e_));
     }
   }
 

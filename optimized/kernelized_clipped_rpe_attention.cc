@@ -174,13 +174,6 @@ class ByTerms : public Prepared {
   using Map = MatrixMap<T>;
   using ConstMap = ConstMatrixMap<T>;
 
-  static Map View(T* data, int64_t rows, int64_t columns) {
-    return Map(data, rows, columns, Eigen::OuterStride<>(columns));
-  }
-  static ConstMap View(const T* data, int64_t rows, int64_t columns) {
-    return ConstMap(data, rows, columns, Eigen::OuterStride<>(columns));
-  }
-
   void RunHead(int64_t h) {
     window_.BeginHead(h);
     const T* v = arrays_.In<T>("v").Head(h);
@@ -279,10 +272,10 @@ class ByTerms : public Prepared {
     if (keys <= 0) return;
     T* const features = keys_[worker];
     KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
-    const ConstMap phi = View(static_cast<const T*>(features), keys, d_);
+    const auto phi = RowsOf<const T>(features, keys, d_);
     AddProduct(phi.transpose(),
-               View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_),
-               View(state, d_, e_));
+               RowsOf(arrays_.In<T>("v").Head(h) + first * e_, keys, e_),
+               RowsOf(state, d_, e_));
     T* const sums = state + d_ * e_;
     for (int64_t j = 0; j < keys; ++j)
       for (int64_t c = 0; c < d_; ++c) sums[c] += features[j * d_ + c];
@@ -293,19 +286,19 @@ class ByTerms : public Prepared {
     const int64_t rows = std::min(window_.block, window_.n_q - first);
     T* const features = queries_[worker];
     QueryFeatures(arrays_.In<T>("q").Head(h) + first * d_, rows, features);
-    const ConstMap query = View(static_cast<const T*>(features), rows, d_);
+    const auto query = RowsOf<const T>(features, rows, d_);
 
     // Computes phi(q_i) . rpe for every offset that occurs.
     const int64_t columns = window_.columns();
     T* const weights = weights_[worker];
     Multiply(T{1}, query,
-             View(arrays_.In<T>("rpe").Head(h) + window_.first_row() * d_,
-                  columns, d_)
+             RowsOf(arrays_.In<T>("rpe").Head(h) + window_.first_row() * d_,
+                    columns, d_)
                  .transpose(),
-             View(weights, rows, columns));
+             RowsOf(weights, rows, columns));
 
-    Map out = View(arrays_.Out<T>("out").Head(h) + first * e_, rows, e_);
-    Map normaliser = View(normalisers_[worker], rows, 1);
+    auto out = RowsOf(arrays_.Out<T>("out").Head(h) + first * e_, rows, e_);
+    auto normaliser = RowsOf(normalisers_[worker], rows, 1);
     out.setZero();
     normaliser.setZero();
     if (plan_.has_matrix())
@@ -313,8 +306,8 @@ class ByTerms : public Prepared {
     if (plan_.terms.position_linear)
       AddWindow(h, b, worker, weights, out, normaliser);
     if (plan_.terms.content_linear) {
-      AddProduct(query, View(state, d_, e_), out);
-      AddProduct(query, View(state + d_ * e_, d_, 1), normaliser);
+      AddProduct(query, RowsOf(state, d_, e_), out);
+      AddProduct(query, RowsOf(state + d_ * e_, d_, 1), normaliser);
       if (window_.causal) AddOwnKeys(h, b, worker, query, out, normaliser);
     }
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= normaliser(i, 0);
@@ -326,22 +319,22 @@ class ByTerms : public Prepared {
     const int64_t rows = query.rows();
     const int64_t keys = window_.seen.Before(h, first + rows);
     T* const scores = matrix_.data() + first * window_.n_k;
-    Map matrix(scores, rows, keys, Eigen::OuterStride<>(window_.n_k));
+    auto matrix = RowsOf(scores, rows, keys, window_.n_k);
     if (!plan_.terms.position_linear)
       for (int64_t i = 0; i < rows; ++i)
         window_.FillRow(weights + i * window_.columns(), first + i, 0, keys,
                         scores + i * window_.n_k);
     if (!plan_.terms.content_linear) {
       const auto phi =
-          View(static_cast<const T*>(all_keys_.data()), keys, d_).transpose();
+          RowsOf(static_cast<const T*>(all_keys_.data()), keys, d_).transpose();
       if (plan_.terms.position_linear)
         Multiply(T{1}, query, phi, matrix);
       else
         AddProduct(query, phi, matrix);
       if (window_.causal) HideFuture(window_.seen.first() + first, 0, matrix);
     }
-    const ConstMap v = View(arrays_.In<T>("v").Head(h), keys, e_);
-    Map sum = View(sums_[worker], rows, e_);
+    const auto v = RowsOf(arrays_.In<T>("v").Head(h), keys, e_);
+    auto sum = RowsOf(sums_[worker], rows, e_);
     Eigen::Matrix<T, Eigen::Dynamic, 1, 0, kMatrixBlock, 1> weight(rows);
     for (int64_t group = 0; group < keys; group += kPanel * kPanels) {
       const int64_t end = std::min(group + kPanel * kPanels, keys);
@@ -383,12 +376,12 @@ class ByTerms : public Prepared {
       add_tail(sum, window_.keys - end, columns - 1);
     if (begin == end) return;
     T* const scores = tiles_[worker];
-    Map tile = View(scores, out.rows(), end - begin);
+    auto tile = RowsOf(scores, out.rows(), end - begin);
     for (int64_t i = 0; i < out.rows(); ++i)
       window_.FillRow(weights + i * columns, first + i, begin, end,
                       scores + i * (end - begin));
     AddProduct(tile,
-               View(arrays_.In<T>("v").Head(h) + begin * e_, end - begin, e_),
+               RowsOf(arrays_.In<T>("v").Head(h) + begin * e_, end - begin, e_),
                out);
     for (int64_t i = 0; i < out.rows(); ++i)
       normaliser(i, 0) += SumOf(scores + i * tile.cols(), tile.cols());
@@ -402,11 +395,11 @@ class ByTerms : public Prepared {
     if (keys <= 0) return;
     T* const features = keys_[worker];
     KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
-    Map tile = View(tiles_[worker], out.rows(), keys);
-    Multiply(T{1}, query,
-             View(static_cast<const T*>(features), keys, d_).transpose(), tile);
+    auto tile = RowsOf(tiles_[worker], out.rows(), keys);
+    Multiply(T{1}, query, RowsOf<const T>(features, keys, d_).transpose(),
+             tile);
     HideFuture(first, first, tile);
-    AddProduct(tile, View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_),
+    AddProduct(tile, RowsOf(arrays_.In<T>("v").Head(h) + first * e_, keys, e_),
                out);
     for (int64_t i = 0; i < out.rows(); ++i)
       normaliser(i, 0) += SumOf(&tile(i, 0), keys);

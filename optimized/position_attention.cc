@@ -71,15 +71,6 @@ double Sizes::Pairs() const {
   return pairs;
 }
 
-template <typename T>
-MatrixMap<T> View(T* data, int64_t rows, int64_t columns, int64_t stride) {
-  return MatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(stride));
-}
-template <typename T>
-ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
-  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
-}
-
 // The steps that both algorithms share: queries, keys and values, and from
 // scores to rows of the output.
 template <typename T>
@@ -138,18 +129,18 @@ class WithPositions : public Prepared {
   void Project(const T* x, const T* pos, int64_t rows, const T* w,
                int64_t width, T* out, int64_t stride) {
     const int64_t D = sizes_.D;
-    pool_.ForRows(rows, kProjected,
-                  [&](int64_t first, int64_t count, int worker) {
-                    const T* from = x + first * D;
-                    if (pos) {
-                      T* sums = tokens_[worker];
-                      for (int64_t y = 0; y < count * D; ++y)
-                        sums[y] = from[y] + pos[first * D + y];
-                      from = sums;
-                    }
-                    Multiply(T{1}, View(from, count, D), View(w, D, width),
-                             View(out + first * stride, count, width, stride));
-                  });
+    pool_.ForRows(
+        rows, kProjected, [&](int64_t first, int64_t count, int worker) {
+          const T* from = x + first * D;
+          if (pos) {
+            T* sums = tokens_[worker];
+            for (int64_t y = 0; y < count * D; ++y)
+              sums[y] = from[y] + pos[first * D + y];
+            from = sums;
+          }
+          Multiply(T{1}, RowsOf(from, count, D), RowsOf(w, D, width),
+                   RowsOf(out + first * stride, count, width, stride));
+        });
   }
 
   const Sizes sizes_;
@@ -182,9 +173,9 @@ class WithPositions : public Prepared {
     const int64_t n = sizes_.n, width = sizes_.key_width();
     Multiply(
         T{1},
-        View(static_cast<const T*>(q_.data()) + first * width, rows, width),
-        View(static_cast<const T*>(k_.data()), keys, width).transpose(),
-        View(scores, rows, keys, n));
+        RowsOf(static_cast<const T*>(q_.data()) + first * width, rows, width),
+        RowsOf(static_cast<const T*>(k_.data()), keys, width).transpose(),
+        RowsOf(scores, rows, keys, n));
     if (!sizes_.has_bias()) return;
     const bool added = sizes_.Is(PositionScheme::kBias);
     for (int64_t i = 0; i < rows; ++i) {
@@ -258,23 +249,24 @@ class DensePositions : public WithPositions<T> {
       const Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, 1>> query(
           q_.data() + i * d, d);
       if (sizes_.Is(PositionScheme::kShaw)) {
-        row.noalias() += View(rel + (n - 1 - i) * d, keys, d) * query;
+        row.noalias() += RowsOf(rel + (n - 1 - i) * d, keys, d) * query;
         continue;
       }
       // Reads rel(j - i) for j = 0 .. keys-1.
       const T* after = rel + (n - 1 - i) * D;
-      auto projected = View(memory, keys, d, d);
-      Multiply(T{1}, View(after, keys, D), View(this->In("u_k", h), D, d),
+      auto projected = RowsOf(memory, keys, d, d);
+      Multiply(T{1}, RowsOf(after, keys, D), RowsOf(this->In("u_k", h), D, d),
                projected);
       row.noalias() += projected * query;
       // The rows n-1+i .. n-keys+i hold rel(i - j) for j = 0 .. keys-1.
       const T* from = sizes_.released ? after : rel + (n - keys + i) * D;
-      Multiply(T{1}, View(from, keys, D), View(this->In("u_q", h), D, d),
+      Multiply(T{1}, RowsOf(from, keys, D), RowsOf(this->In("u_q", h), D, d),
                projected);
       for (int64_t j = 0; j < keys; ++j)
-        row(j) += projected.row(sizes_.released ? j : keys - 1 - j)
-                      .dot(View(static_cast<const T*>(k_.data()) + j * d, 1, d)
-                               .row(0));
+        row(j) +=
+            projected.row(sizes_.released ? j : keys - 1 - j)
+                .dot(RowsOf(static_cast<const T*>(k_.data()) + j * d, 1, d)
+                         .row(0));
     }
   }
 
@@ -334,10 +326,11 @@ class ShiftPositions : public WithPositions<T> {
     const T* rel = sizes_.Is(PositionScheme::kShaw) ? this->In("rel", h)
                                                     : offsets_k_.data();
     const int64_t width = keys + rows - 1;
-    Multiply(T{1}, View(static_cast<const T*>(q_.data()) + first * d, rows, d),
-             View(rel + (n - first - rows) * d, width, d).transpose(),
-             View(tile, rows, width, width));
-    View(scores, rows, keys, n) += ShiftedView(tile, rows, keys, width);
+    Multiply(T{1},
+             RowsOf(static_cast<const T*>(q_.data()) + first * d, rows, d),
+             RowsOf(rel + (n - first - rows) * d, width, d).transpose(),
+             RowsOf(tile, rows, width, width));
+    RowsOf(scores, rows, keys, n) += ShiftedView(tile, rows, keys, width);
     if (!sizes_.Is(PositionScheme::kDeberta)) return;
     // Computes rel(i-j) . k_j, or rel(j-i) . k_j, with the roles of keys and
     // queries exchanged, a square at a time.
@@ -347,13 +340,14 @@ class ShiftPositions : public WithPositions<T> {
       const int64_t lowest =
           sizes_.released ? j - first - rows + 1 : first - j - count + 1;
       const T* from = offsets_q_.data() + (n - 1 + lowest) * d;
-      Multiply(T{1}, View(static_cast<const T*>(k_.data()) + j * d, count, d),
-               View(from, span, d).transpose(), View(tile, count, span, span));
+      Multiply(T{1}, RowsOf(static_cast<const T*>(k_.data()) + j * d, count, d),
+               RowsOf(from, span, d).transpose(),
+               RowsOf(tile, count, span, span));
       if (sizes_.released)
-        View(scores + j, rows, count, n) +=
+        RowsOf(scores + j, rows, count, n) +=
             RisingView(tile, count, rows, span).rowwise().reverse().transpose();
       else
-        View(scores + j, rows, count, n) +=
+        RowsOf(scores + j, rows, count, n) +=
             ShiftedView(tile, count, rows, span).transpose();
     }
   }
@@ -361,15 +355,13 @@ class ShiftPositions : public WithPositions<T> {
   // Views row i from column rows-1-i on.
   static ConstMatrixMap<T> ShiftedView(const T* tile, int64_t rows,
                                        int64_t columns, int64_t stride) {
-    return ConstMatrixMap<T>(tile + rows - 1, rows, columns,
-                             Eigen::OuterStride<>(stride - 1));
+    return RowsOf(tile + rows - 1, rows, columns, stride - 1);
   }
 
   // Views row i from column i on.
   static ConstMatrixMap<T> RisingView(const T* tile, int64_t rows,
                                       int64_t columns, int64_t stride) {
-    return ConstMatrixMap<T>(tile, rows, columns,
-                             Eigen::OuterStride<>(stride + 1));
+    return RowsOf(tile, rows, columns, stride + 1);
   }
 
   Buffer<T> offsets_q_, offsets_k_;

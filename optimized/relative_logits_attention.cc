@@ -71,11 +71,6 @@ struct Sizes {
   SeenKeys seen;
 };
 
-template <typename T>
-ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
-  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
-}
-
 // The steps that the algorithms with scores in memory share.
 template <typename T>
 class WithScores : public Prepared {
@@ -103,9 +98,9 @@ class WithScores : public Prepared {
     const int64_t d = sizes_.d, e = sizes_.e;
     const int64_t rows = std::min(kBlock, sizes_.n_q - first);
     const int64_t keys = sizes_.seen.Before(h, first + rows);
-    MatrixMap<T> block(scores, rows, keys, Eigen::OuterStride<>(stride));
-    Multiply(scale_, View(In("q", h) + first * d, rows, d),
-             View(In("k", h), keys, d).transpose(), block);
+    auto block = RowsOf(scores, rows, keys, stride);
+    Multiply(scale_, RowsOf(In("q", h) + first * d, rows, d),
+             RowsOf(In("k", h), keys, d).transpose(), block);
     T sums[kBlock];
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * stride;
@@ -119,9 +114,8 @@ class WithScores : public Prepared {
       sums[i] = ExponentiateRow<T>(row, visible, nullptr);
       std::fill(row + visible, row + keys, T{0});
     }
-    MatrixMap<T> out(arrays_.Out<T>("out").Head(h) + first * e, rows, e,
-                     Eigen::OuterStride<>(e));
-    Multiply(T{1}, block, View(In("v", h), keys, e), out);
+    auto out = RowsOf(arrays_.Out<T>("out").Head(h) + first * e, rows, e);
+    Multiply(T{1}, block, RowsOf(In("v", h), keys, e), out);
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
   }
 
@@ -157,9 +151,8 @@ class DenseLogits : public WithScores<T> {
                   this->Farthest(i, keys) - keys.count() + 1;
               Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(own, keys.count())
                   .noalias() =
-                  View(this->In("r", h) + i * p, 1, p) *
-                  ConstMatrixMap<T>(this->In("table", h) + nearest, p,
-                                    keys.count(), Eigen::OuterStride<>(E));
+                  RowsOf(this->In("r", h) + i * p, 1, p) *
+                  RowsOf(this->In("table", h) + nearest, p, keys.count(), E);
               return own + keys.count() - 1;
             });
       });
@@ -194,10 +187,9 @@ class ShiftLogits : public WithScores<T> {
       pool_.For(this->Blocks(), [&](int64_t b, int) {
         const int64_t first = b * kBlock;
         const int64_t rows = std::min(kBlock, sizes_.n_q - first);
-        Multiply(T{1}, View(this->In("r", h) + first * p, rows, p),
-                 View(this->In("table", h), p, E),
-                 MatrixMap<T>(logits_.data() + first * E, rows, E,
-                              Eigen::OuterStride<>(E)));
+        Multiply(T{1}, RowsOf(this->In("r", h) + first * p, rows, p),
+                 RowsOf(this->In("table", h), p, E),
+                 RowsOf(logits_.data() + first * E, rows, E));
       });
       // Starts with the longest rows, so that threads finish together.
       pool_.For(this->Blocks(), [&](int64_t b, int worker) {
@@ -358,10 +350,9 @@ class DenseLogitsGradient : public WithScores<T> {
                 [&](int64_t block, int) { RunQueries(h, block * kBlock); });
       pool_.For(key_blocks,
                 [&](int64_t block, int) { RunKeys(h, block * kBlock); });
-      MatrixMap<T> grad_table(grad_table_.Head(h), sizes_.p, sizes_.E,
-                              Eigen::OuterStride<>(sizes_.E));
-      Multiply(T{1}, View(this->In("r", h), sizes_.n_q, sizes_.p).transpose(),
-               View<T>(logits_.data(), sizes_.n_q, sizes_.E), grad_table);
+      auto grad_table = RowsOf(grad_table_.Head(h), sizes_.p, sizes_.E);
+      Multiply(T{1}, RowsOf(this->In("r", h), sizes_.n_q, sizes_.p).transpose(),
+               RowsOf(logits_.data(), sizes_.n_q, sizes_.E), grad_table);
     }
     for (const auto* shared :
          {&grad_q_, &grad_k_, &grad_v_, &grad_r_, &grad_table_})
@@ -386,15 +377,14 @@ class DenseLogitsGradient : public WithScores<T> {
     const auto& [n_q, n_k, d, e, p, E, heads, seen] = sizes_;
     const int64_t rows = std::min(kBlock, n_q - first);
     const int64_t keys = seen.Before(h, first + rows);
-    const auto k = View(this->In("k", h), keys, d);
-    const auto table = View(this->In("table", h), p, E);
-    MatrixMap<T> scores(gradient_.Weights(first), rows, keys,
-                        Eigen::OuterStride<>(n_k));
-    MatrixMap<T> logits(logits_.data() + first * E, rows, E,
-                        Eigen::OuterStride<>(E));
-    Multiply(scale_, View(this->In("q", h) + first * d, rows, d), k.transpose(),
-             scores);
-    Multiply(T{1}, View(this->In("r", h) + first * p, rows, p), table, logits);
+    const auto k = RowsOf(this->In("k", h), keys, d);
+    const auto table = RowsOf(this->In("table", h), p, E);
+    auto scores = RowsOf(gradient_.Weights(first), rows, keys, n_k);
+    auto logits = RowsOf(logits_.data() + first * E, rows, E);
+    Multiply(scale_, RowsOf(this->In("q", h) + first * d, rows, d),
+             k.transpose(), scores);
+    Multiply(T{1}, RowsOf(this->In("r", h) + first * p, rows, p), table,
+             logits);
     for (int64_t i = first; i < first + rows; ++i) {
       const auto band = sizes_.InBand(h, i, i + 1);
       T* const row = gradient_.Weights(i) + band.begin;
@@ -411,11 +401,9 @@ class DenseLogitsGradient : public WithScores<T> {
         logits(i - first, this->Farthest(i, band) - x) =
             score_rows(i - first, band.begin + x);
     }
-    MatrixMap<T> grad_q(grad_q_.Head(h) + first * d, rows, d,
-                        Eigen::OuterStride<>(d));
+    auto grad_q = RowsOf(grad_q_.Head(h) + first * d, rows, d);
     Multiply(scale_, score_rows, k, grad_q);
-    MatrixMap<T> grad_r(grad_r_.Head(h) + first * p, rows, p,
-                        Eigen::OuterStride<>(p));
+    auto grad_r = RowsOf(grad_r_.Head(h) + first * p, rows, p);
     Multiply(T{1}, logits, table.transpose(), grad_r);
   }
 
@@ -428,10 +416,9 @@ class DenseLogitsGradient : public WithScores<T> {
       first += kBlock;
     first = std::min(first, n_q);
     gradient_.Values(key, keys, first, this->In("grad", h), grad_v_.Head(h));
-    MatrixMap<T> grad_k(grad_k_.Head(h) + key * d, keys, d,
-                        Eigen::OuterStride<>(d));
+    auto grad_k = RowsOf(grad_k_.Head(h) + key * d, keys, d);
     Multiply(scale_, gradient_.ScoreColumns(first, key, keys).transpose(),
-             View(this->In("q", h) + first * d, n_q - first, d), grad_k);
+             RowsOf(this->In("q", h) + first * d, n_q - first, d), grad_k);
   }
 
   DenseGradient<T> gradient_;

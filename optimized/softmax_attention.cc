@@ -109,16 +109,11 @@ class DenseSoftmax : public Prepared {
     const auto& [n_q, n_k, d, e, heads, has_bias, seen, positions] = sizes_;
     const int64_t rows = std::min(kRowBlock, n_q - first);
     const int64_t keys = seen.Before(h, first + rows);
-    const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d, rows, d,
-                              Eigen::OuterStride<>(d));
-    const ConstMatrixMap<T> k(arrays_.In<T>("k").Head(h), keys, d,
-                              Eigen::OuterStride<>(d));
-    const ConstMatrixMap<T> v(arrays_.In<T>("v").Head(h), keys, e,
-                              Eigen::OuterStride<>(e));
-    MatrixMap<T> scores(scores_.data() + first * n_k, rows, keys,
-                        Eigen::OuterStride<>(n_k));
-    MatrixMap<T> out(arrays_.Out<T>("out").Head(h) + first * e, rows, e,
-                     Eigen::OuterStride<>(e));
+    const auto q = RowsOf(arrays_.In<T>("q").Head(h) + first * d, rows, d);
+    const auto k = RowsOf(arrays_.In<T>("k").Head(h), keys, d);
+    const auto v = RowsOf(arrays_.In<T>("v").Head(h), keys, e);
+    auto scores = RowsOf(scores_.data() + first * n_k, rows, keys, n_k);
+    auto out = RowsOf(arrays_.Out<T>("out").Head(h) + first * e, rows, e);
     Multiply(scale_, q, k.transpose(), scores);
     T sums[kRowBlock];
     for (int64_t i = 0; i < rows; ++i) {
@@ -193,12 +188,9 @@ class DenseSoftmaxGradient : public Prepared {
     const auto& [n_q, n_k, d, e, heads, has_bias, seen, positions] = sizes_;
     const int64_t rows = std::min(kRowBlock, n_q - first);
     const int64_t keys = seen.Before(h, first + rows);
-    const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d, rows, d,
-                              Eigen::OuterStride<>(d));
-    const ConstMatrixMap<T> k(arrays_.In<T>("k").Head(h), keys, d,
-                              Eigen::OuterStride<>(d));
-    MatrixMap<T> scores(gradient_.Weights(first), rows, keys,
-                        Eigen::OuterStride<>(n_k));
+    const auto q = RowsOf(arrays_.In<T>("q").Head(h) + first * d, rows, d);
+    const auto k = RowsOf(arrays_.In<T>("k").Head(h), keys, d);
+    auto scores = RowsOf(gradient_.Weights(first), rows, keys, n_k);
     Multiply(scale_, q, k.transpose(), scores);
     for (int64_t i = first; i < first + rows; ++i) {
       const T* bias =
@@ -213,8 +205,7 @@ class DenseSoftmaxGradient : public Prepared {
     }
     gradient_.Scores(first, rows, keys, arrays_.In<T>("grad").Head(h),
                      arrays_.In<T>("v").Head(h));
-    MatrixMap<T> grad_q(grad_q_.Head(h) + first * d, rows, d,
-                        Eigen::OuterStride<>(d));
+    auto grad_q = RowsOf(grad_q_.Head(h) + first * d, rows, d);
     Multiply(scale_, gradient_.ScoreRows(first, rows, keys), k, grad_q);
   }
 
@@ -237,10 +228,9 @@ class DenseSoftmaxGradient : public Prepared {
     const int64_t first = sizes_.FirstToSee(h, key, kRowBlock);
     gradient_.Values(key, keys, first, arrays_.In<T>("grad").Head(h),
                      grad_v_.Head(h));
-    const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d,
-                              n_q - first, d, Eigen::OuterStride<>(d));
-    MatrixMap<T> grad_k(grad_k_.Head(h) + key * d, keys, d,
-                        Eigen::OuterStride<>(d));
+    const auto q =
+        RowsOf(arrays_.In<T>("q").Head(h) + first * d, n_q - first, d);
+    auto grad_k = RowsOf(grad_k_.Head(h) + key * d, keys, d);
     Multiply(scale_, gradient_.ScoreColumns(first, key, keys).transpose(), q,
              grad_k);
   }

@@ -116,13 +116,12 @@ class MaskedSparse : public Prepared {
     const int64_t keys =
         keys_.causal() && origin == 0 ? std::min(first + rows, n) : n;
     const auto rows_of = [](const T* matrix, int64_t row_count, int64_t width) {
-      return ConstMatrixMap<T>(matrix, row_count, width,
-                               Eigen::OuterStride<>(width));
+      return RowsOf(matrix, row_count, width);
     };
     const auto q = rows_of(queries.q + first * d, rows, d);
     T* const memory = scores_.data() + (origin + first) * total;
-    MatrixMap<T> scores(memory, rows, keys, Eigen::OuterStride<>(total));
-    MatrixMap<T> beside(memory + n, rows, apart, Eigen::OuterStride<>(total));
+    auto scores = RowsOf(memory, rows, keys, total);
+    auto beside = RowsOf(memory + n, rows, apart, total);
     Multiply(scale_, q, rows_of(head.positions.k, keys, d).transpose(), scores);
     if (apart > 0)
       Multiply(scale_, q, rows_of(head.apart.k, apart, d).transpose(), beside);
@@ -147,7 +146,7 @@ class MaskedSparse : public Prepared {
         for (int64_t x = 0; x < run.count; ++x)
           row[run.first + x * run.step] = *visible++;
     }
-    MatrixMap<T> out(queries.out + first * e, rows, e, Eigen::OuterStride<>(e));
+    auto out = RowsOf(queries.out + first * e, rows, e);
     Multiply(T{1}, scores, rows_of(head.positions.v, keys, e), out);
     if (apart > 0) AddProduct(beside, rows_of(head.apart.v, apart, e), out);
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
@@ -196,12 +195,12 @@ class GatheredSparse : public Prepared {
   using Column = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>>;
 
   // Returns the rows of a run without copying them.
-  ConstMatrixMap<T> RowsOf(const T* positions, const T* apart,
-                           const KeyRun& run, int64_t width) const {
+  ConstMatrixMap<T> RunRows(const T* positions, const T* apart,
+                            const KeyRun& run, int64_t width) const {
     const T* first = run.first < sizes_.n
                          ? positions + run.first * width
                          : apart + (run.first - sizes_.n) * width;
-    return {first, run.count, width, Eigen::OuterStride<>(run.step * width)};
+    return RowsOf(first, run.count, width, run.step * width);
   }
 
   void RunRow(const SparseHead<T>& head, int64_t i, RowWorker<T>& worker) {
@@ -216,7 +215,7 @@ class GatheredSparse : public Prepared {
     int64_t visible = 0;
     for (const KeyRun& run : worker.runs) {
       Column(scores + visible, run.count).noalias() =
-          RowsOf(head.positions.k, head.apart.k, run, d) * query;
+          RunRows(head.positions.k, head.apart.k, run, d) * query;
       AddBias(head, i, run, scores + visible);
       visible += run.count;
     }
@@ -226,7 +225,7 @@ class GatheredSparse : public Prepared {
     visible = 0;
     for (const KeyRun& run : worker.runs) {
       out.noalias() +=
-          RowsOf(head.positions.v, head.apart.v, run, e).transpose() *
+          RunRows(head.positions.v, head.apart.v, run, e).transpose() *
           Column(scores + visible, run.count);
       visible += run.count;
     }

@@ -63,15 +63,6 @@ struct Sizes {
 
 int64_t Blocks(const Sizes& sizes) { return (sizes.n_q + kBlock - 1) / kBlock; }
 
-template <typename T>
-MatrixMap<T> View(T* data, int64_t rows, int64_t columns) {
-  return MatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
-}
-template <typename T>
-ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
-  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
-}
-
 // The steps that both algorithms share: q + u and q + t of a block, and from
 // scores to rows of the output.
 template <typename T>
@@ -120,12 +111,10 @@ class TransformerXl : public Prepared {
       sums[i] = ExponentiateRow<T>(row, visible, nullptr);
       std::fill(row + visible, row + keys, T{0});
     }
-    auto out =
-        View(arrays_.Out<T>("out").Head(h) + first * sizes_.e, rows, sizes_.e);
-    Multiply(
-        T{1},
-        ConstMatrixMap<T>(scores, rows, keys, Eigen::OuterStride<>(stride)),
-        View(arrays_.In<T>("v").Head(h), keys, sizes_.e), out);
+    auto out = RowsOf(arrays_.Out<T>("out").Head(h) + first * sizes_.e, rows,
+                      sizes_.e);
+    Multiply(T{1}, RowsOf(scores, rows, keys, stride),
+             RowsOf(arrays_.In<T>("v").Head(h), keys, sizes_.e), out);
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
   }
 
@@ -170,10 +159,10 @@ class DenseXl : public TransformerXl<T> {
     const int64_t keys = sizes_.Seen(first + rows - 1);
     const T* queries = this->Queries(h, first, rows, worker);
     T* const scores = scores_.data() + first * n_k;
-    Multiply(T{1}, View(queries, rows, d),
-             View(arrays_.template In<T>("k").Head(h), keys, d).transpose(),
-             MatrixMap<T>(scores, rows, keys, Eigen::OuterStride<>(n_k)));
-    const auto w_kr = View(arrays_.template In<T>("w_kr").Head(h), d, p);
+    Multiply(T{1}, RowsOf(queries, rows, d),
+             RowsOf(arrays_.template In<T>("k").Head(h), keys, d).transpose(),
+             RowsOf(scores, rows, keys, n_k));
+    const auto w_kr = RowsOf(arrays_.template In<T>("w_kr").Head(h), d, p);
     const T* r = arrays_.template In<T>("r").Head(h);
     for (int64_t i = 0; i < rows; ++i) {
       // Keys 0, 1 .. are at distances M+i, M+i-1 ..: the rows of r in reverse
@@ -181,12 +170,12 @@ class DenseXl : public TransformerXl<T> {
       const int64_t visible = sizes_.Seen(first + i);
       const int64_t nearest =
           sizes_.before() + sizes_.memory + first + i + 1 - visible;
-      auto projected = View(projected_[worker], visible, d);
-      Multiply(T{1}, View(r + nearest * p, visible, p), w_kr.transpose(),
+      auto projected = RowsOf(projected_[worker], visible, d);
+      Multiply(T{1}, RowsOf(r + nearest * p, visible, p), w_kr.transpose(),
                projected);
       Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(scores + i * n_k,
                                                       visible) +=
-          (projected * View(queries + (rows + i) * d, 1, d).transpose())
+          (projected * RowsOf(queries + (rows + i) * d, 1, d).transpose())
               .reverse()
               .transpose();
     }
@@ -210,14 +199,14 @@ class ShiftXl : public TransformerXl<T> {
     const int64_t d = sizes_.d, p = sizes_.p, count = sizes_.distances();
     for (int64_t h = 0; h < sizes_.heads; ++h) {
       const T* r = arrays_.template In<T>("r").Head(h);
-      const auto w_kr = View(arrays_.template In<T>("w_kr").Head(h), d, p);
+      const auto w_kr = RowsOf(arrays_.template In<T>("w_kr").Head(h), d, p);
       // The paper's Q: row x is w_kr r of the distance M+L-1-x.
       pool_.ForRows(
           count, kBlock, [&](int64_t first, int64_t rows, int worker) {
-            auto some = View(this->queries_[worker], rows, d);
-            Multiply(T{1}, View(r + first * p, rows, p), w_kr.transpose(),
+            auto some = RowsOf(this->queries_[worker], rows, d);
+            Multiply(T{1}, RowsOf(r + first * p, rows, p), w_kr.transpose(),
                      some);
-            View(projected_.data() + (count - first - rows) * d, rows, d) =
+            RowsOf(projected_.data() + (count - first - rows) * d, rows, d) =
                 some.colwise().reverse();
           });
       // Starts with the longest rows, so that threads finish together.
@@ -250,17 +239,17 @@ class ShiftXl : public TransformerXl<T> {
     const T* queries = this->Queries(h, first, rows, worker);
     T* const scores = scores_[worker];
     T* const shifted = shifted_[worker];
-    Multiply(T{1}, View(queries, rows, d),
-             View(arrays_.template In<T>("k").Head(h), keys, d).transpose(),
-             View(scores, rows, keys));
+    Multiply(T{1}, RowsOf(queries, rows, d),
+             RowsOf(arrays_.template In<T>("k").Head(h), keys, d).transpose(),
+             RowsOf(scores, rows, keys));
     // The columns of the paper's B~. Row i is shifted to the left by L-1-i; the
     // block's columns begin at L - first - rows.
-    Multiply(T{1}, View(queries + rows * d, rows, d),
-             View(static_cast<const T*>(projected_.data()) +
-                      (sizes_.n_q - first - rows) * d,
-                  columns, d)
+    Multiply(T{1}, RowsOf(queries + rows * d, rows, d),
+             RowsOf(static_cast<const T*>(projected_.data()) +
+                        (sizes_.n_q - first - rows) * d,
+                    columns, d)
                  .transpose(),
-             View(shifted, rows, columns));
+             RowsOf(shifted, rows, columns));
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * keys;
       const T* left = shifted + i * columns + (rows - 1 - i);

@@ -226,18 +226,15 @@ void DirectRows<T>::Rescale(int64_t x, T top, int64_t visible, int64_t keys,
 template <typename T>
 void DirectRows<T>::AddValues(const T* values, int64_t queries, int64_t keys,
                               const Work& work) const {
-  using Stride = Eigen::OuterStride<>;
   const int64_t e = shape_.e;
-  Multiply(T{1}, ConstMatrixMap<T>(work.weights, queries, keys, Stride(kKeys)),
-           ConstMatrixMap<T>(values, keys, e, Stride(e)),
-           MatrixMap<T>(work.parts, queries, e, Stride(e)));
+  Multiply(T{1}, RowsOf(work.weights, queries, keys, kKeys),
+           RowsOf(values, keys, e), RowsOf(work.parts, queries, e));
   for (int64_t x = 0; x < queries * e; ++x) work.sums[x] += work.parts[x];
 }
 
 template <typename T>
 void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
                             int64_t count, T* memory) const {
-  using Stride = Eigen::OuterStride<>;
   const int64_t f = shape_.f, e = shape_.e;
   const Work work = Cut<T>::template Make<Work>(memory, shape_);
   std::fill_n(work.sums, count * e, T{0});
@@ -254,10 +251,9 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
     const Chunk chunk = ReadKeys(head, first, work);
     ScaleQueries(count, chunk, work);
     if (chunk.one_scale)
-      Multiply(T{1}, ConstMatrixMap<T>(work.q_values, count, f, Stride(f)),
-               ConstMatrixMap<T>(work.k_values, chunk.count, f, Stride(f))
-                   .transpose(),
-               MatrixMap<T>(work.weights, count, chunk.count, Stride(kKeys)));
+      Multiply(T{1}, RowsOf(work.q_values, count, f),
+               RowsOf(work.k_values, chunk.count, f).transpose(),
+               RowsOf(work.weights, count, chunk.count, kKeys));
     for (int64_t x = 0; x < count; ++x) {
       const int64_t visible = std::clamp<int64_t>(
           shape_.seen.By(head.index, rows[x]) - first, 0, chunk.count);

@@ -68,9 +68,8 @@ template <typename T>
 void FeatureRows<T>::Products(const T* x, int64_t rows, const T* omega,
                               T* half_squares, T* products) const {
   const int64_t d = spec_.d, p = spec_.projections;
-  Multiply(T{1}, ConstMatrixMap<T>(x, rows, d, Eigen::OuterStride<>(d)),
-           ConstMatrixMap<T>(omega, p, d, Eigen::OuterStride<>(d)).transpose(),
-           MatrixMap<T>(products, rows, p, Eigen::OuterStride<>(f_)));
+  Multiply(T{1}, RowsOf(x, rows, d), RowsOf(omega, p, d).transpose(),
+           RowsOf(products, rows, p, f_));
   for (int64_t r = 0; r < rows; ++r)
     half_squares[r] =
         Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>>(x + r * d, d)

@@ -37,8 +37,8 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
     if (scale.Plain() &&
         features_.Plain(keys, count, head.omega, work.scratch, mantissa)) {
       scale.SeePlain(mantissa, count, factor);
-      AddProduct(Map<T>(mantissa, count, f).transpose(),
-                 Map<T>(extended, count, width), Map<T>(state.sums, f, width));
+      AddProduct(RowsOf(mantissa, count, f).transpose(),
+                 RowsOf(extended, count, width), RowsOf(state.sums, f, width));
       continue;
     }
     features_.Compute(keys, count, head.omega, work.scratch, mantissa,
@@ -53,9 +53,9 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
         scale.See(exponent + t * f);
         scale.KeyValues(mantissa + t * f, exponent + t * f, mantissa + t * f);
       }
-      AddProduct(Map<T>(mantissa + start * f, t - start, f).transpose(),
-                 Map<T>(extended + start * width, t - start, width),
-                 Map<T>(state.sums, f, width));
+      AddProduct(RowsOf(mantissa + start * f, t - start, f).transpose(),
+                 RowsOf(extended + start * width, t - start, width),
+                 RowsOf(state.sums, f, width));
     }
   }
 }
@@ -122,9 +122,9 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
           work.tops[t] = scale.QueryValues(mantissa + t * f, exponent + t * f,
                                            mantissa + t * f);
       }
-      const auto queries = Map<T>(mantissa, count, f);
-      const auto all = Map<T>(state.sums, f, width);
-      auto out = Map<T>(sums, count, width);
+      const auto queries = RowsOf(mantissa, count, f);
+      const auto all = RowsOf(state.sums, f, width);
+      auto out = RowsOf(sums, count, width);
       // Two sums of f / 2 terms round less than one of f.
       Multiply(T{1}, queries.leftCols(f / 2), all.topRows(f / 2), out);
       AddProduct(queries.rightCols(f - f / 2), all.bottomRows(f - f / 2), out);

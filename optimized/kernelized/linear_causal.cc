@@ -207,7 +207,7 @@ void RecurrentAttention<T>::Absorb(const HeadTensors<T>& head, Worker& worker) {
   const int64_t before = KeysBefore(shape_, head);
   T *const keys = worker.keys.data(), *const values = worker.values.data(),
            *const totals = worker.totals.data();
-  auto state = Map<T>(worker.state.data(), f, width);
+  auto state = RowsOf(worker.state.data(), f, width);
   for (int64_t first = 0; first < before; first += kChunk) {
     const int64_t count = std::min(kChunk, before - first);
     worker.tokens.LoadKeys(first, count);
@@ -219,9 +219,9 @@ void RecurrentAttention<T>::Absorb(const HeadTensors<T>& head, Worker& worker) {
         Rescale(factor, f, width, worker.state.data());
         Rescale(factor, f, 1, worker.totals.data());
       }
-      const auto run = Map<T>(keys + start * f, end - start, f);
+      const auto run = RowsOf(keys + start * f, end - start, f);
       AddProduct(run.transpose(),
-                 Map<T>(values + start * width, end - start, width), state);
+                 RowsOf(values + start * width, end - start, width), state);
       for (int64_t t = start; t < end; ++t)
         for (int64_t a = 0; a < f; ++a) totals[a] += keys[t * f + a];
     }
@@ -331,9 +331,9 @@ void ChunkedAttention<T>::Absorb(const HeadTensors<T>& head, Worker& worker) {
       end = worker.tokens.Scale(start, keys, worker.queries.data());
       if (worker.tokens.factor())
         Rescale(worker.tokens.factor(), f, width, state);
-      AddProduct(Map<T>(keys + start * f, end - start, f).transpose(),
-                 Map<T>(values + start * width, end - start, width),
-                 Map<T>(state, f, width));
+      AddProduct(RowsOf(keys + start * f, end - start, f).transpose(),
+                 RowsOf(values + start * width, end - start, width),
+                 RowsOf(state, f, width));
     }
   }
 }
@@ -366,18 +366,18 @@ void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, Worker& worker) {
         std::fill(rows + end * f, rows + count * f, T{0});
       }
       if (tokens.factor()) Rescale(tokens.factor(), f, width, state);
-      const auto q = Map<T>(queries, count, f);
-      auto out = Map<T>(sums, count, width);
-      Multiply(T{1}, q, Map<T>(state, f, width), out);
+      const auto q = RowsOf(queries, count, f);
+      auto out = RowsOf(sums, count, width);
+      Multiply(T{1}, q, RowsOf(state, f, width), out);
       if (here > 0) {
-        const auto k = Map<T>(keys, here, f);
-        const auto v = Map<T>(values, here, width);
-        auto p = Map<T>(scores, count, here);
+        const auto k = RowsOf(keys, here, f);
+        const auto v = RowsOf(values, here, width);
+        auto p = RowsOf(scores, count, here);
         Multiply(T{1}, q, k.transpose(), p);
         for (int64_t t = 0; t < std::min(count, here); ++t)
           std::fill(scores + t * here + t + 1, scores + (t + 1) * here, T{0});
         AddProduct(p, v, out);
-        AddProduct(k.transpose(), v, Map<T>(state, f, width));
+        AddProduct(k.transpose(), v, RowsOf(state, f, width));
       }
       for (int64_t t = start; t < end; ++t)
         WriteRow(shape_.normaliser, sums + t * width, sums[t * width + e],

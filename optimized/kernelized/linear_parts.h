@@ -6,15 +6,6 @@
 
 namespace subquad {
 
-template <typename T>
-inline MatrixMap<T> Map(T* data, int64_t rows, int64_t columns) {
-  return MatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
-}
-template <typename T>
-inline ConstMatrixMap<T> Map(const T* data, int64_t rows, int64_t columns) {
-  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
-}
-
 // Multiplies the rows of a state by `factor`, to bring them to another scale.
 template <typename T>
 inline void Rescale(const T* factor, int64_t f, int64_t width, T* sums) {

@@ -185,7 +185,6 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
   first = std::max(first, row);
   last = std::min(last, row + rows);
   const int64_t columns = shape_.seen.Before(head.index, row + rows);
-  using Stride = Eigen::OuterStride<>;
   const T* queries = features_.queries() + row * f;
   if (first > row || last < row + rows) {
     std::fill_n(work.queries, rows * f, T{0});
@@ -193,11 +192,9 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
               work.queries + (first - row) * f);
     queries = work.queries;
   }
-  MatrixMap<T> weights(weights_.data() + row * n_k, rows, columns, Stride(n_k));
-  Multiply(
-      T{1}, ConstMatrixMap<T>(queries, rows, f, Stride(f)),
-      ConstMatrixMap<T>(features_.keys(), columns, f, Stride(f)).transpose(),
-      weights);
+  auto weights = RowsOf(weights_.data() + row * n_k, rows, columns, n_k);
+  Multiply(T{1}, RowsOf(queries, rows, f),
+           RowsOf(features_.keys(), columns, f).transpose(), weights);
   for (int64_t i = first; i < last; ++i) {
     T* weight = weights_.data() + i * n_k;
     const int64_t visible = features_.SeenBy(i);
@@ -205,9 +202,8 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
       features_.ApplyBias(i, 0, visible, features_.TopExponent(i), weight);
     std::fill(weight + visible, weight + columns, T{0});
   }
-  Multiply(T{1}, weights,
-           ConstMatrixMap<T>(values_.data(), columns, width, Stride(width)),
-           MatrixMap<T>(sums, rows, width, Stride(width)));
+  Multiply(T{1}, weights, RowsOf(values_.data(), columns, width),
+           RowsOf(sums, rows, width));
   for (int64_t i = first; i < last; ++i)
     features_.WriteRow(head, i, sums + (i - row) * width,
                        sums[(i - row) * width + e], worker);

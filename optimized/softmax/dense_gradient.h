@@ -40,15 +40,13 @@ class DenseGradient {
   T* Weights(int64_t i) const { return weights_.data() + i * n_k_; }
 
   // Returns rows of dS: [rows, keys] from query `first` and the first key on.
-  ConstMatrixMap<T> ScoreRows(int64_t first, int64_t rows, int64_t keys) const {
-    return {scores_.data() + first * n_k_, rows, keys,
-            Eigen::OuterStride<>(n_k_)};
+  auto ScoreRows(int64_t first, int64_t rows, int64_t keys) const {
+    return RowsOf(scores_.data() + first * n_k_, rows, keys, n_k_);
   }
   // Returns columns of dS: [queries from `first` on, keys] from key `key` on.
-  ConstMatrixMap<T> ScoreColumns(int64_t first, int64_t key,
-                                 int64_t keys) const {
-    return {scores_.data() + first * n_k_ + key, n_q_ - first, keys,
-            Eigen::OuterStride<>(n_k_)};
+  auto ScoreColumns(int64_t first, int64_t key, int64_t keys) const {
+    return RowsOf(scores_.data() + first * n_k_ + key, n_q_ - first, keys,
+                  n_k_);
   }
 
   // Turns the scores of query i and its first `visible` keys, plus the bias of
@@ -65,8 +63,7 @@ class DenseGradient {
   // head.
   void Scores(int64_t first, int64_t rows, int64_t keys, const T* g,
               const T* v) const {
-    MatrixMap<T> scores(scores_.data() + first * n_k_, rows, keys,
-                        Eigen::OuterStride<>(n_k_));
+    auto scores = RowsOf(scores_.data() + first * n_k_, rows, keys, n_k_);
     Multiply(T{1}, Rows(g, first, rows), Rows(v, 0, keys).transpose(), scores);
     for (int64_t i = first; i < first + rows; ++i) {
       const T* const weight = Weights(i);
@@ -82,10 +79,9 @@ class DenseGradient {
   // on.
   void Values(int64_t key, int64_t keys, int64_t first, const T* g,
               T* grad_v) const {
-    const ConstMatrixMap<T> weights(weights_.data() + first * n_k_ + key,
-                                    n_q_ - first, keys,
-                                    Eigen::OuterStride<>(n_k_));
-    MatrixMap<T> out(grad_v + key * e_, keys, e_, Eigen::OuterStride<>(e_));
+    const auto weights =
+        RowsOf(weights_.data() + first * n_k_ + key, n_q_ - first, keys, n_k_);
+    auto out = RowsOf(grad_v + key * e_, keys, e_);
     Multiply(T{1}, weights.transpose(), Rows(g, first, n_q_ - first), out);
   }
 
@@ -110,7 +106,7 @@ class DenseGradient {
 
  private:
   ConstMatrixMap<T> Rows(const T* from, int64_t first, int64_t rows) const {
-    return {from + first * e_, rows, e_, Eigen::OuterStride<>(e_)};
+    return RowsOf(from + first * e_, rows, e_);
   }
 
   const int64_t n_q_, n_k_, e_;

@@ -28,17 +28,14 @@ class DenseToReduced {
   void Run(ThreadPool& pool, T scale, const T* queries, const T* keys,
            const T* values, T* outs) {
     const auto [n_q, count, d, e] = sizes_;
-    const ConstMatrixMap<T> k(keys, count, d, Eigen::OuterStride<>(d));
-    const ConstMatrixMap<T> v(values, count, e, Eigen::OuterStride<>(e));
+    const auto k = RowsOf(keys, count, d);
+    const auto v = RowsOf(values, count, e);
     pool.For((n_q + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
       const int64_t first = block * kRowBlock;
       const int64_t rows = std::min(kRowBlock, sizes_.n_q - first);
-      const ConstMatrixMap<T> q(queries + first * k.cols(), rows, k.cols(),
-                                Eigen::OuterStride<>(k.cols()));
-      MatrixMap<T> scores(scores_.data() + first * k.rows(), rows, k.rows(),
-                          Eigen::OuterStride<>(k.rows()));
-      MatrixMap<T> out(outs + first * v.cols(), rows, v.cols(),
-                       Eigen::OuterStride<>(v.cols()));
+      const auto q = RowsOf(queries + first * k.cols(), rows, k.cols());
+      auto scores = RowsOf(scores_.data() + first * k.rows(), rows, k.rows());
+      auto out = RowsOf(outs + first * v.cols(), rows, v.cols());
       Multiply(scale, q, k.transpose(), scores);
       T sums[kRowBlock];
       for (int64_t i = 0; i < rows; ++i)

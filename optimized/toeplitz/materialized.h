@@ -29,15 +29,14 @@ class MaterializedProduct {
   // Computes out = M values, where fill_row(i, row) writes row i of M.
   template <typename FillRow>
   void Run(ThreadPool& pool, const FillRow& fill_row, const T* values, T* out) {
-    const ConstMatrixMap<T> v(values, n_k_, e_, Eigen::OuterStride<>(e_));
+    const auto v = RowsOf(values, n_k_, e_);
     pool.For((n_q_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
       const int64_t first = block * kRowBlock;
       const int64_t rows = std::min(kRowBlock, n_q_ - first);
       T* m = matrix_.data() + first * n_k_;
       for (int64_t i = 0; i < rows; ++i) fill_row(first + i, m + i * n_k_);
-      Multiply(
-          T{1}, ConstMatrixMap<T>(m, rows, n_k_, Eigen::OuterStride<>(n_k_)), v,
-          MatrixMap<T>(out + first * e_, rows, e_, Eigen::OuterStride<>(e_)));
+      Multiply(T{1}, RowsOf(m, rows, n_k_), v,
+               RowsOf(out + first * e_, rows, e_));
     });
   }
 
@@ -50,29 +49,25 @@ class MaterializedProduct {
       for (int64_t i = first; i < std::min(first + kRowBlock, n_q_); ++i)
         fill_row(i, matrix_.data() + i * n_k_);
     });
-    const ConstMatrixMap<T> g(grad, n_q_, e_, Eigen::OuterStride<>(e_));
-    const ConstMatrixMap<T> m(matrix_.data(), n_q_, n_k_,
-                              Eigen::OuterStride<>(n_k_));
+    const auto g = RowsOf(grad, n_q_, e_);
+    const auto m = RowsOf(matrix_.data(), n_q_, n_k_);
     pool.For((n_k_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
       const int64_t first = block * kRowBlock;
       const int64_t columns = std::min(kRowBlock, n_k_ - first);
       Multiply(T{1}, m.middleCols(first, columns).transpose(), g,
-               MatrixMap<T>(values + first * e_, columns, e_,
-                            Eigen::OuterStride<>(e_)));
+               RowsOf(values + first * e_, columns, e_));
     });
   }
 
   // Computes M = grad values^T; the caller then sums along its diagonals.
   const T* RunOuter(ThreadPool& pool, const T* grad, const T* values) {
-    const ConstMatrixMap<T> v(values, n_k_, e_, Eigen::OuterStride<>(e_));
+    const auto v = RowsOf(values, n_k_, e_);
     pool.For((n_q_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
       const int64_t first = block * kRowBlock;
       const int64_t rows = std::min(kRowBlock, n_q_ - first);
-      const ConstMatrixMap<T> g(grad + first * e_, rows, e_,
-                                Eigen::OuterStride<>(e_));
+      const auto g = RowsOf(grad + first * e_, rows, e_);
       Multiply(T{1}, g, v.transpose(),
-               MatrixMap<T>(matrix_.data() + first * n_k_, rows, n_k_,
-                            Eigen::OuterStride<>(n_k_)));
+               RowsOf(matrix_.data() + first * n_k_, rows, n_k_));
     });
     return matrix_.data();
   }
