@@ -123,15 +123,19 @@ class SparseAttentionOperator final
                             int64_t min) {
       return ParamRule::Integer(name, meaning, min);
     };
-    add({"local", "bigbird"}, integer("block", "positions in a block", 1));
+    const auto keys = [&](const char* name, const char* meaning, int64_t min) {
+      ParamRule rule = integer(name, meaning, min);
+      rule.counts_keys = true;
+      return rule;
+    };
+    add({"local", "bigbird"}, keys("block", "positions in a block", 1));
     add({"sliding", "strided", "longformer", "periodic_full", "etc"},
-        integer("window", "steps seen to each side", 0));
+        keys("window", "steps seen to each side", 0));
     add({"sliding", "longformer"},
         integer("dilation", "positions in a step of the window", 1));
     add({"strided", "periodic_full"},
-        integer("stride", "distance of the far keys, or of the full queries",
-                1));
-    add({"bigbird"}, integer("window_blocks", "blocks seen to each side", 0));
+        keys("stride", "distance of the far keys, or of the full queries", 1));
+    add({"bigbird"}, keys("window_blocks", "blocks seen to each side", 0));
     add({"bigbird"},
         integer(
             "global_blocks",

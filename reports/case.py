@@ -9,6 +9,7 @@ PyTorch model.
 
 import json
 import math
+import os
 import pathlib
 import subprocess
 
@@ -42,6 +43,8 @@ def write_case(
     or values), or if a name is malformed, or unknown to `program`. `subquad check` checks the rest: names if there was no
     `program`, the values of parameters, missing tensors, and whether the shapes fit together.
     """
+    if not isinstance(folder, str | os.PathLike):
+        raise ValueError(f"folder: expected a path, found {type(folder).__name__}")
     files = {}
     for kind, tensors in (("inputs", inputs), ("expected", expected)):
         if not isinstance(tensors, dict):
@@ -57,6 +60,10 @@ def write_case(
     if not expected:
         raise ValueError("expected: expected at least one output, found none")
     _check_name("operator", operator, "softmax_attention")
+    if not isinstance(params, dict | None):
+        raise ValueError(
+            f"params: expected a dictionary from names of parameters to values, found {type(params).__name__}"
+        )
     for name in params or {}:
         _check_name("parameter", name, "causal")
     if not isinstance(source, str):

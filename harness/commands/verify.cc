@@ -29,6 +29,10 @@ struct Options {
 
 constexpr uint64_t kUsualSeed = 1;
 
+// The largest size of --n. Some cases have 4/3 as many queries or keys, and
+// extents have 31 bits.
+constexpr int64_t kMostTokens = 1'000'000'000;
+
 void PrintVerdict(const Implementation& implementation, const Case& test_case,
                   const Verdict& verdict) {
   std::string errors;
@@ -62,7 +66,8 @@ std::vector<Case> CasesFor(const Options& options) {
     return {test_case};
   }
   const std::vector<int64_t> sizes =
-      options.n.empty() ? AwkwardSizes() : ParseIntegerAxis("--n", options.n);
+      options.n.empty() ? AwkwardSizes()
+                        : ParseIntegerAxis("--n", options.n, kMostTokens);
   std::vector<Case> cases;
   for (const Operator* op : Operators()) {
     if (!options.filters.Takes(*op)) continue;
@@ -142,10 +147,9 @@ int Verify(const Options& options) {
   }
   if (terminal) Tell("\r{:40}\r", "");
   if (table.empty())
-    throw InvalidInput(
-        "the filters leave no implementation: they match no combination of "
-        "operator, implementation, backend and scalar type; `subquad list` "
-        "shows those that exist");
+    throw Filters::LeaveNothing(
+        "of this combination of operator, implementation, backend and scalar "
+        "type");
   table.Print();
   const Tally& total = table.total();
   return total.passed > 0 && total.failed == 0 && total.mistrusted == 0

@@ -71,9 +71,7 @@ class RandomRun {
         }
     CheckOutputFolder("--out", options_.out);
     if (cases_.operators.empty())
-      throw InvalidInput(
-          "the filters leave no implementation that runs on this machine; "
-          "`subquad list` shows those that exist");
+      throw Filters::LeaveNothing("that runs on this machine");
     cases_.input = options_.input;
     cases_.seed = options_.seed ? *options_.seed : FreshSeed();
   }

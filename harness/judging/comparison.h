@@ -112,6 +112,9 @@ struct WrongAnswer {
   std::string remedy = {};
   // Small by design (for example a missing eps): the margin does not count it.
   bool small_by_design = false;
+  // Some shapes hide it from every choice of values (for example equal numbers
+  // of queries and keys). `remedy` names shapes that do not.
+  bool hidden_by_shapes = false;
 };
 
 // Compares an output that is right except in these rows.

@@ -32,6 +32,15 @@ std::vector<const Tensor*> QueriesKeysValues(const AlteredProblem& altered) {
   return tensors;
 }
 
+// Returns the names of the tensors with a row per key: the keys, if the
+// operator has any, and last the rows that the answer adds up.
+std::vector<std::string> PerKey(const Subject& subject) {
+  std::vector<std::string> names;
+  if (subject.Input("k")) names.push_back("k");
+  if (const Tensor* added = AddedTensor(subject)) names.push_back(added->name);
+  return names;
+}
+
 }  // namespace
 
 // Lets every head read the next head's keys or values, as with wrong groups,
@@ -177,24 +186,80 @@ void AttendOverHeads(Subject& subject) {
   };
 }
 
-// Groups heads by h % h_k: consecutive query heads use different key heads.
+// Groups heads by h % h_k or h / h_k instead of h / (heads / h_k).
 void GroupHeadsOtherwise(Subject& subject) {
-  const int64_t heads = subject.problem.heads / subject.problem.Batch();
-  subject.Add("grouped heads interleaved (h % h_k) instead of consecutive",
-              [=](AlteredProblem& altered) {
-                for (const Tensor* right : QueriesKeysValues(altered)) {
-                  const int64_t groups = FromLast(*right, 2);
-                  if (right->name == "q" || groups < 2 || groups == heads)
-                    continue;
-                  Tensor& tensor = altered.Change(right->name);
-                  tensor.values.resize(tensor.values.size() / groups * heads);
-                  Reorder(tensor.values, right->SliceSize(), [&](int64_t to) {
-                    return to / heads * groups + to % heads % groups;
-                  });
-                  tensor.shape[tensor.shape.size() - 3] = heads;
-                }
-                if (altered.changed) altered.Resolve(altered.problem.params);
-              });
+  using Map = int64_t (*)(int64_t head, int64_t groups);
+  const std::pair<const char*, Map> maps[] = {
+      {"grouped heads interleaved (h % h_k) instead of consecutive",
+       [](int64_t head, int64_t groups) { return head % groups; }},
+      {"head divided by the number of key heads (h // h_k)",
+       [](int64_t head, int64_t groups) {
+         return std::min(head / groups, groups - 1);
+       }}};
+  const int64_t heads = HeadLayout(subject.problem).heads;
+  const std::vector<std::string> names = PerKey(subject);
+  for (const auto& [name, map] : maps) {
+    Mistake& mistake =
+        subject.Add(name, [=, map = map](AlteredProblem& altered) {
+          for (const std::string& tensor_name : names) {
+            const Tensor& right = (*altered.inputs.original)[tensor_name];
+            const int64_t groups = FromLast(right, 2);
+            if (groups < 2 || groups == heads) continue;
+            Tensor& tensor = altered.Change(tensor_name);
+            tensor.values.resize(tensor.values.size() /
+                                 static_cast<size_t>(groups) *
+                                 static_cast<size_t>(heads));
+            Reorder(tensor.values, right.SliceSize(), [&](int64_t to) {
+              return to / heads * groups + map(to % heads, groups);
+            });
+            tensor.shape[tensor.shape.size() - 3] = heads;
+          }
+          if (altered.changed) altered.Resolve(altered.problem.params);
+        });
+    mistake.remedy = "6 heads over 2 key heads";
+    mistake.hidden_by_shapes = true;
+  }
+}
+
+// Reads the keys and values of the first or the next head or batch item.
+void ReadOtherKeysAndValues(Subject& subject) {
+  const HeadLayout out(subject.problem);
+  const size_t axes = subject.problem.output_leading.front().size();
+  const std::vector<std::string> names = PerKey(subject);
+  if (names.empty()) return;
+  std::string tensors = names.front();
+  if (names.size() > 1) tensors += " and " + names.back();
+  const auto add = [&](const std::string& name, size_t axis, int64_t step,
+                       const std::string& remedy) {
+    Mistake& mistake = subject.Add(name, [=](AlteredProblem& altered) {
+      for (const std::string& tensor_name : names) {
+        const Tensor& right = (*altered.inputs.original)[tensor_name];
+        const int64_t count = FromLast(right, axis);
+        const int64_t inner = axis == 3 ? FromLast(right, 2) : 1;
+        Reorder(altered.Change(tensor_name).values, right.SliceSize() * inner,
+                [=](int64_t to) {
+                  const int64_t item = to / count * count;
+                  return step == 0 ? item : item + (to + step) % count;
+                });
+      }
+    });
+    mistake.remedy = remedy;
+    mistake.hidden_by_shapes = true;
+  };
+  // Heads that share all keys and values have nothing to confuse.
+  const auto shared = [&](size_t axis, int64_t count) {
+    return count > 1 && FromLast(*subject.Input(names.back()), axis) == 1;
+  };
+  if (axes > 0 && !shared(2, out.heads)) {
+    add("every head reads " + tensors + " of the first one", 2, 0,
+        "several heads");
+    add(tensors + " of the next head", 2, 1, "several heads");
+  }
+  if (axes > 1 && !shared(3, out.items)) {
+    add("every batch item reads " + tensors + " of the first one", 3, 0,
+        "several batch items");
+    add(tensors + " of the next batch item", 3, 1, "several batch items");
+  }
 }
 
 }  // namespace subquad

@@ -43,8 +43,9 @@ struct Mistake {
   // not apply if this changes nothing or throws InvalidInput. Null: the program
   // computes the right problem.
   Alter alter;
-  std::string remedy = {};  // this and the next: see WrongAnswer
+  std::string remedy = {};  // this and the next two: see WrongAnswer
   bool small_by_design = false;
+  bool hidden_by_shapes = false;
   // Returns the row of the altered problem that the program returns in place of
   // this one, which may not exist. Null: the same row.
   std::function<RowId(RowId)> source = {};
@@ -133,10 +134,12 @@ void MoveOffsets(Subject& subject);
 void MoveOrigin(Subject& subject);
 void WrapAround(Subject& subject);
 void ExchangeImageAxes(Subject& subject);
+void StrideTableByHeight(Subject& subject);
 
 // Of tiles of keys or queries (tile_mistakes.cc).
 void MiscountTiles(Subject& subject);
 void MiscountQueries(Subject& subject);
+void MergeParts(Subject& subject);
 // Returns the tensor whose rows the answer adds up: it has one row per key and
 // the width of the output. If there is none (tokens that are queries and keys),
 // returns the first tensor with one row per key, or null.
@@ -150,6 +153,7 @@ void ExchangeHeads(Subject& subject);
 void ReshapeHeads(Subject& subject);
 void AttendOverHeads(Subject& subject);
 void GroupHeadsOtherwise(Subject& subject);
+void ReadOtherKeysAndValues(Subject& subject);
 
 // Of parameters (parameter_mistakes.cc).
 void FlipFlags(Subject& subject);
@@ -158,7 +162,10 @@ void LeaveScaleOut(Subject& subject);
 void LeaveEpsOut(Subject& subject);
 void ChangeScale(Subject& subject);
 void ScaleBias(Subject& subject);
-void ChangeFeatureMap(Subject& subject);
+void ChangeChoices(Subject& subject);
+void MiscountKeys(Subject& subject);
+void AlignMaskAtEnd(Subject& subject);
+void TakeOtherKeyLengths(Subject& subject);
 void MisplaceEps(Subject& subject);
 
 }  // namespace subquad

@@ -15,6 +15,9 @@ bool Always(const Problem&) { return true; }
 bool IsGradient(const Problem& problem) { return problem.backward; }
 bool IsCausal(const Problem& problem) { return problem.params.Flag("causal"); }
 bool HasHeads(const Problem& problem) { return problem.heads > 1; }
+bool HasLeadingAxes(const Problem& problem) {
+  return !problem.output_leading.front().empty();
+}
 bool HasOffsets(const Problem& problem) {
   return std::ranges::any_of(problem.inputs, [](const TensorRule& rule) {
     return !rule.offset_axes.empty();
@@ -50,17 +53,23 @@ constexpr Kind kKinds[] = {
 
     {Use::kNames, Always, ChangeScale},
     {Use::kNames, Always, ScaleBias},
-    {Use::kNames, Always, ChangeFeatureMap},
+    {Use::kNames, Always, ChangeChoices},
+    {Use::kNames, Always, MiscountKeys},
+    {Use::kNames, IsCausal, AlignMaskAtEnd},
+    {Use::kNames, Always, TakeOtherKeyLengths},
     {Use::kNames, IsCausal, MoveMask},
     {Use::kNames, HasOffsets, MoveOffsets},
     {Use::kNames, HasOffsets, MoveOrigin},
     {Use::kNames, HasOffsets, WrapAround},
     {Use::kNames, HasOffsets, ExchangeImageAxes},
+    {Use::kNames, HasOffsets, StrideTableByHeight},
     {Use::kNames, Always, SwapKeysAndValues},
     {Use::kNames, HasHeads, ExchangeHeads},
     {Use::kNames, Always, ReshapeHeads},
     {Use::kNames, HasHeads, AttendOverHeads},
     {Use::kNames, HasHeads, GroupHeadsOtherwise},
+    {Use::kNames, HasLeadingAxes, ReadOtherKeysAndValues},
+    {Use::kNames, Always, MergeParts},
     {Use::kNames, Always, MisplaceEps},
 };
 
@@ -84,7 +93,8 @@ WrongAnswer WrongAnswerOf(const Subject& subject, const Mistake& mistake,
                           const RowsByOutput& program, Use use) {
   WrongAnswer wrong{.name = mistake.name,
                     .remedy = mistake.remedy,
-                    .small_by_design = mistake.small_by_design};
+                    .small_by_design = mistake.small_by_design,
+                    .hidden_by_shapes = mistake.hidden_by_shapes};
   for (size_t o = 0; o < program.size(); ++o) {
     const OutputAnswer& output = subject.answer.outputs[o];
     const auto width = static_cast<size_t>(output.width);

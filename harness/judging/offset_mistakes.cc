@@ -267,4 +267,25 @@ void ExchangeImageAxes(Subject& subject) {
       });
 }
 
+// Finds an entry of a table of two offsets as if its rows were as long as its
+// columns.
+void StrideTableByHeight(Subject& subject) {
+  for (const auto& [name, axes] : OffsetTensors(subject)) {
+    if (axes.size() != 2) continue;
+    Mistake& mistake = subject.Add(
+        "rows of " + name + " counted with 2*height-1 for 2*width-1",
+        [name = name, rows = axes.front().count,
+         columns = axes.back().count](AlteredProblem& altered) {
+          const int64_t table = rows * columns;
+          Reorder(altered.Change(name).values, 1, [=](int64_t to) {
+            const int64_t entry = to % table;
+            return to - entry +
+                   (entry / columns * rows + entry % columns) % table;
+          });
+        });
+    mistake.remedy = "a height that differs from the width";
+    mistake.hidden_by_shapes = true;
+  }
+}
+
 }  // namespace subquad

@@ -1,4 +1,5 @@
 // Mistakes of parameters: a scale, a mask, a feature map, an eps.
+#include <algorithm>
 #include <cmath>
 
 #include "harness/judging/mistake.h"
@@ -29,7 +30,10 @@ void LeaveVisibilityOut(Subject& subject) {
     Params params = subject.problem.params;
     if (!params.Has(name)) continue;
     params.Erase(name);
-    subject.Add(name + " left out", params);
+    Mistake& mistake = subject.Add(name + " left out", params);
+    if (name != "key_lengths") continue;
+    mistake.remedy = "a key length shorter than the keys";
+    mistake.hidden_by_shapes = true;
   }
 }
 
@@ -87,19 +91,73 @@ void ScaleBias(Subject& subject) {
   });
 }
 
-// Tries the other feature maps that have the same input tensors.
-void ChangeFeatureMap(Subject& subject) {
-  const std::optional<ParamRule> rule = subject.RuleOf("feature_map");
-  if (!rule) return;
-  const std::string declared = subject.problem.params.Text("feature_map");
-  for (const std::string& other : rule->choices) {
-    if (other == declared) continue;
-    Params params = subject.problem.params;
-    params.Set("feature_map", other);
-    params.Erase("nu");
-    if (other == "dpfp") params.Set("nu", int64_t{1});
-    subject.Add("feature_map " + other + " for " + declared, params);
+// Uses another choice of a parameter, with the same input tensors.
+void ChangeChoices(Subject& subject) {
+  const Problem& problem = subject.problem;
+  for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
+    if (rule.type != ParamType::kText) continue;
+    const std::string declared = problem.params.Has(rule.name)
+                                     ? problem.params.Text(rule.name)
+                                     : rule.default_value;
+    for (const std::string& other : rule.choices) {
+      if (other == declared) continue;
+      Params params = problem.params;
+      params.Set(rule.name, other);
+      if (rule.name == "feature_map") {
+        params.Erase("nu");
+        if (other == "dpfp") params.Set("nu", int64_t{1});
+      }
+      subject.Add(rule.name + " " + other + " for " + declared, params);
+    }
   }
+}
+
+// Counts the keys of a window, block or stride wrong by one, or ignores them.
+void MiscountKeys(Subject& subject) {
+  const Problem& problem = subject.problem;
+  for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
+    if (!rule.counts_keys || !problem.params.Has(rule.name)) continue;
+    const int64_t declared = problem.params.Integer(rule.name);
+    const auto add = [&](const std::string& name, int64_t value) {
+      if (value < rule.min) return;
+      Params params = problem.params;
+      params.Set(rule.name, value);
+      Mistake& mistake = subject.Add(rule.name + name, params);
+      mistake.remedy =
+          "a " + rule.name + " that covers less than half of the keys";
+      mistake.hidden_by_shapes = true;
+    };
+    add(" too large by 1", declared + 1);
+    add(" too small by 1", declared - 1);
+    add(" left out", std::max(declared, problem.keys));
+  }
+}
+
+// Aligns the mask at the last query and the last key instead of the first ones.
+void AlignMaskAtEnd(Subject& subject) {
+  const Problem& problem = subject.problem;
+  const int64_t offset = problem.keys - problem.queries;
+  if (!subject.RuleOf("query_offset") || offset < 0) return;
+  Params params = problem.params;
+  params.Set("query_offset", offset);
+  Mistake& mistake = subject.Add(
+      "causal mask aligned at the last query and key instead of the first",
+      params);
+  mistake.remedy = offset == 0 ? "fewer queries than keys (n_q < n_k)"
+                               : "a query_offset that differs from n_k - n_q";
+  mistake.hidden_by_shapes = true;
+}
+
+// Reads the length of the next batch item.
+void TakeOtherKeyLengths(Subject& subject) {
+  Params params = subject.problem.params;
+  if (!params.Has("key_lengths")) return;
+  IntegerList lengths = params.List("key_lengths");
+  std::ranges::rotate(lengths, lengths.begin() + 1);
+  params.Set("key_lengths", lengths);
+  Mistake& mistake = subject.Add("key_lengths of another batch item", params);
+  mistake.remedy = "batch items with different key lengths";
+  mistake.hidden_by_shapes = true;
 }
 
 // Misplaces the eps of out = numerator / (normaliser + eps).

@@ -98,11 +98,14 @@ class Trier {
 
   TriedAnswer Try(const WrongAnswer& wrong) const {
     constexpr AllClose kExact = {};
+    const bool same = LargestOver(kExact, problem_, stored_, wrong) == 0;
     return {
-        wrong.name, Over(wrong),
+        wrong.name,
+        Over(wrong),
         DistanceOf(CompareRows(problem_, answer_, wrong.parts, gates_), false),
-        LargestOver(kExact, problem_, stored_, wrong) == 0,
-        wrong.small_by_design};
+        same,
+        wrong.small_by_design,
+        same && wrong.hidden_by_shapes ? wrong.remedy : ""};
   }
 
   void Keep(const TriedAnswer& tried) {
@@ -151,8 +154,11 @@ Power PowerOf(const Problem& problem, const Inputs& inputs,
     trier.Keep(trier.Try(wrong));
   for (const WrongAnswer& wrong :
        UsualConfusions(problem, inputs, answer, most_rows)) {
-    // A confusion that changes nothing, such as a scale of 1 left out, is none.
-    if (!Coincides(problem, answer, wrong)) trier.Keep(trier.Try(wrong));
+    // A confusion that changes nothing, such as a scale of 1 left out, is none,
+    // unless the shapes hide it.
+    const TriedAnswer tried = trier.Try(wrong);
+    if (!tried.revealing_shapes.empty() || !Coincides(problem, answer, wrong))
+      trier.Keep(tried);
   }
   const double emulated = most_work / kEmulated;
   for (const WrongAnswer& wrong :

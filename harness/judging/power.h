@@ -23,6 +23,9 @@ struct TriedAnswer {
   bool same = false;
   // No choice of tensors would reveal the mistake (see WrongAnswer).
   bool small_by_design = false;
+  // Shapes that would reveal it, in words; empty unless these shapes hide it
+  // from every choice of values.
+  std::string revealing_shapes = {};
 
   bool accepted() const { return over <= 1; }
 };

@@ -146,7 +146,9 @@ class Adviser {
   Adviser(const OwnTest& test, const TestPower& power, double most_work)
       : test_(test), power_(power), most_work_(most_work) {
     for (const Outcome& outcome : OutcomesOf(power)) {
-      if (!outcome.tried.accepted()) continue;
+      // No change of values or of the tolerance reveals what the shapes hide.
+      if (!outcome.tried.accepted() || !outcome.tried.revealing_shapes.empty())
+        continue;
       best_.still_accepted.push_back(outcome.name);
       // Leaves out a mistake that is small by design, such as a missing eps, if
       // our gates accept it too: no change of the tensors would reveal it.
@@ -237,7 +239,9 @@ class Adviser {
     }
     const std::vector<Outcome> outcomes = OutcomesOf(measured.power);
     for (const Outcome& outcome : outcomes) {
-      if (outcome.tried.over / factor > 1) continue;
+      if (outcome.tried.over / factor > 1 ||
+          !outcome.tried.revealing_shapes.empty())
+        continue;
       const bool ours = outcome.tried.ours > 1 ||
                         (outcome.tried.same && !outcome.tried.small_by_design);
       (ours ? advice.still_accepted : advice.indistinguishable)

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "harness/cases/draws.h"
+#include "harness/judging/factor_fit.h"
 #include "harness/judging/mistakes.h"
 #include "harness/judging/wrong_answers.h"
 
@@ -79,34 +80,94 @@ class Matcher {
     if (ratio <= kAlike) best_.tolerances = TolerancesTo(wrong);
   }
 
-  // Tries one factor for all rows, and a factor for each row, as if the weights
-  // were right but their normaliser were wrong.
-  void TryFactors() {
-    known_.insert("another normaliser");
+  bool HasMatch() const { return best_.ratio <= kAlike; }
+
+  // Tries a range of rows that are zero or not written, the same in all heads
+  // or in one of them; the other rows are right.
+  void TryRanges() {
+    known_.insert("rows left zero");
+    if (best_.ratio < kAlike) return;
+    const OutputAnswer& right = right_.outputs.front();
+    std::set<int64_t> rows, heads;
+    bool zero = true, missing = true;
+    long double squares = 0, elsewhere = 0;
+    size_t count = 0;
+    for (size_t r = 0; r < right.selection.rows.size(); ++r) {
+      const Products row = ProductsOf(r);
+      bool all_zero = true, all_missing = true;
+      for (int64_t c = 0; c < right.width; ++c) {
+        all_zero = all_zero && Found(0, r, c) == 0;
+        all_missing = all_missing && std::isnan(Found(0, r, c));
+      }
+      squares += row.squares;
+      if (!(row.squares > 0) || !(all_zero || all_missing)) {
+        elsewhere += row.errors;
+        continue;
+      }
+      zero = zero && all_zero;
+      missing = missing && all_missing;
+      rows.insert(right.selection.rows[r].row);
+      heads.insert(right.selection.rows[r].head);
+      ++count;
+    }
+    // Rows beside the range that are wrong too are another mistake.
+    if (rows.empty() || !(zero || missing) ||
+        !(elsewhere <= kRounding * squares) ||
+        count != rows.size() * heads.size())
+      return;
+    // All judged rows between the first and the last one belong to the range.
+    for (const RowId& id : right.selection.rows)
+      if (id.row > *rows.begin() && id.row < *rows.rbegin() &&
+          heads.contains(id.head) && !rows.contains(id.row))
+        return;
+    std::string name =
+        rows.size() == 1
+            ? fmt::format("row {}", *rows.begin())
+            : fmt::format("rows {} to {}", *rows.begin(), *rows.rbegin());
+    name += zero ? " zero" : " not written";
+    if (std::ssize(heads) < LayoutOf(problem_, 0).heads)
+      name += heads.size() == 1 ? fmt::format(", of head {}", *heads.begin())
+                                : ", of some heads";
+    best_ = {name, 0};
+  }
+
+  // Tries one factor for all rows.
+  void TryCommonFactor() {
     // An output of almost only zeros would be a multiple too.
     if (best_.ratio < kAlike / 100) return;
     const OutputAnswer& right = right_.outputs.front();
-    long double squares = 0, product = 0, errors = 0, left = 0;
+    long double squares = 0, product = 0;
     size_t rows = 0;
-    bool off_one = false;
     for (size_t r = 0; r < right.selection.rows.size(); ++r) {
       const Products row = ProductsOf(r);
       squares += row.squares;
       product += row.product;
+      rows += row.squares > 0;
+    }
+    if (rows > 1) TryFactor(static_cast<double>(product / squares));
+  }
+
+  // Tries a factor for each row, as if the weights were right but their
+  // normaliser were wrong.
+  void TryRowFactors() {
+    known_.insert("another normaliser");
+    if (best_.ratio < kAlike / 100) return;
+    const OutputAnswer& right = right_.outputs.front();
+    if (right.width < 2) return;
+    long double errors = 0, left = 0;
+    bool off = false;
+    for (size_t r = 0; r < right.selection.rows.size(); ++r) {
+      const Products row = ProductsOf(r);
       errors += row.errors;
       // A row of zeros has no multiples.
       const long double factor =
           row.squares > 0 ? row.product / row.squares : 0;
       for (int64_t c = 0; c < right.width; ++c)
         left += Square(Found(0, r, c) - factor * RightOf(0, r, c));
-      rows += row.squares > 0;
-      off_one = off_one || (row.squares > 0 && factor != 1);
+      off = off || (row.squares > 0 && factor != 1);
     }
-    if (rows > 1 && TryFactor(static_cast<double>(product / squares))) return;
     const double ratio = std::sqrt(static_cast<double>(left / errors));
-    if (!(ratio < std::min(0.01, kAlike * best_.ratio)) || !off_one ||
-        right.width < 2)
-      return;
+    if (!off || !(ratio < std::min(0.01, kAlike * best_.ratio))) return;
     const std::vector<ParamRule> rules =
         problem_.op->ParamRules(problem_.params);
     const auto has = [&](const char* name) {
@@ -178,6 +239,9 @@ class Matcher {
     long double squares = 0, product = 0, errors = 0;
   };
 
+  // The largest ratio of squared errors to squared values of right rows.
+  static constexpr long double kRounding = 1e-6L;
+
   static long double Square(long double x) { return x * x; }
 
   Products ProductsOf(size_t r) const {
@@ -190,10 +254,10 @@ class Matcher {
     return row;
   }
 
-  // Tells whether all rows are the right ones times this factor.
-  bool TryFactor(double factor) {
+  // Tries the right rows times this factor.
+  void TryFactor(double factor) {
     const OutputAnswer& right = right_.outputs.front();
-    if (!std::isfinite(factor) || factor == 1) return false;
+    if (!std::isfinite(factor) || factor == 1) return;
     // Prints as many digits as distinguish it from 1.
     std::string text;
     for (int digits = 4; digits <= 17; ++digits) {
@@ -211,10 +275,9 @@ class Matcher {
     Try({name, {{0, std::move(all), [this, factor](size_t r, int64_t c) {
                    return factor * RightOf(0, r, c);
                  }}}});
-    if (best_.name == name && best_.ratio < 0.01) return true;
+    if (best_.name == name && best_.ratio < 0.01) return;
     best_ = before;
     known_.erase(name);
-    return false;
   }
 
   // Returns the error of each element divided by the plain program's bound in
@@ -327,7 +390,14 @@ Resemblance LooksLike(const Problem& problem, const Inputs& inputs,
   if (!answer.outputs.front().value.empty()) {
     for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, right))
       if (!Coincides(problem, right, wrong)) matcher.Try(wrong);
-    matcher.TryFactors();
+    matcher.TryRanges();
+    matcher.TryCommonFactor();
+    // The fit takes as long as many mistakes.
+    if (!matcher.HasMatch())
+      for (const WrongAnswer& wrong :
+           FittedFactors(problem, inputs, right, answer, kMisreadRows))
+        matcher.Try(wrong);
+    matcher.TryRowFactors();
     matcher.TryNoise();
   }
   return matcher.Best();

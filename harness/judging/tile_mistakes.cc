@@ -1,12 +1,16 @@
 // Mistakes of tiles of keys or queries: left out or counted twice.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "harness/judging/mistake.h"
 #include "harness/judging/mistakes.h"
 
 namespace subquad {
 namespace {
+
+// A smaller share of the weights is rounding error.
+constexpr long double kNoShare = 1e-12L;
 
 // A tensor with one row per key (or query) that the answer adds up.
 struct AddedRows {
@@ -32,6 +36,7 @@ void ChangeRows(const AddedRows& rows, int64_t first, int64_t end,
 // one.
 std::optional<std::vector<long double>> Shares(const Subject& subject,
                                                const AddedRows& rows,
+                                               const OutputRows& right,
                                                int64_t first, int64_t end) {
   auto grown = subject.AnswerTo([&](AlteredProblem& altered) {
     ChangeRows(rows, first, end, altered, [](double value, int64_t column) {
@@ -40,18 +45,18 @@ std::optional<std::vector<long double>> Shares(const Subject& subject,
   });
   if (!grown) return std::nullopt;
   std::vector<long double>& shares = grown->front().values;
-  for (size_t i = 0; i < shares.size(); ++i)
-    shares[i] -= subject.right.front().values[i];
+  for (size_t i = 0; i < shares.size(); ++i) shares[i] -= right.values[i];
   return std::move(shares);
 }
 
 // Tells whether the answer is a mean of values, whose weights add up to one.
-bool IsMean(const Subject& subject, const AddedRows& rows) {
+bool IsMean(const Subject& subject, const AddedRows& rows,
+            const OutputRows& right) {
   constexpr long double kRounding = 1e-4L;
   const Problem& problem = subject.problem;
   if (problem.backward || LayoutOf(problem, 0).width != rows.width)
     return false;
-  const auto sums = Shares(subject, rows, 0, rows.count);
+  const auto sums = Shares(subject, rows, right, 0, rows.count);
   if (!sums) return false;
   for (size_t at = 0; at < sums->size(); at += static_cast<size_t>(rows.width))
     if (!(std::abs((*sums)[at] - 1) < kRounding)) return false;
@@ -70,7 +75,8 @@ void SeeTile(Subject& subject, const AddedRows& rows, bool mean, int64_t first,
   mistake.remedy = rows.remedy;
   if (!mean) return;
   mistake.finish = [=, &subject](RowsByOutput& program) {
-    const auto shares = Shares(subject, rows, first, end);
+    const auto shares =
+        Shares(subject, rows, subject.right.front(), first, end);
     if (!shares) return false;
     const auto width = static_cast<size_t>(rows.width);
     std::vector<long double>& out = program.front().values;
@@ -104,7 +110,7 @@ void MiscountTiles(Subject& subject) {
   const Tensor* tensor = AddedTensor(subject);
   if (!tensor || keys <= kTileKeys) return;
   const AddedRows rows{tensor->name, keys, tensor->shape.back(), "fewer keys"};
-  const bool mean = IsMean(subject, rows);
+  const bool mean = IsMean(subject, rows, subject.right.front());
   const std::string tile =
       "tile of " + (mean ? std::string("keys") : "rows of " + rows.name);
   const int64_t last = (keys - 1) / kTileKeys * kTileKeys;
@@ -129,6 +135,66 @@ void MiscountQueries(Subject& subject) {
   SeeTile(subject, rows, false, last, queries, 0,
           "last tile of queries left out");
   SeeTile(subject, rows, false, 0, kTileKeys, 2, "first tile of queries twice");
+}
+
+// Merges parts of the keys, each with its own normaliser Z, by wrong weights:
+// with the logarithm of Z and a power of another base, Z^(ln 2) or Z^(log2 e),
+// or without Z. With s the share of the weights of a part and N its part of the
+// answer, the part's own answer is N / s, and s is a multiple of Z.
+void MergeParts(Subject& subject) {
+  constexpr int64_t kFewestKeys = 16;  // of a part
+  const int64_t keys = subject.problem.keys;
+  const Tensor* tensor = AddedTensor(subject);
+  if (subject.problem.backward || !tensor || keys < 2 * kFewestKeys) return;
+  const AddedRows rows{tensor->name, keys, tensor->shape.back(), ""};
+  const auto right =
+      subject.AnswerTo([](AlteredProblem& altered) { altered.changed = true; });
+  if (!right || !IsMean(subject, rows, right->front())) return;
+  struct Part {
+    std::vector<long double> shares, sums;  // [rows, width]
+  };
+  for (int64_t count = 2; count <= 8 && keys >= count * kFewestKeys;
+       count *= 2) {
+    std::vector<Part> parts;
+    for (int64_t p = 0; p < count; ++p) {
+      const int64_t first = p * keys / count, end = (p + 1) * keys / count;
+      auto shares = Shares(subject, rows, right->front(), first, end);
+      auto sums = subject.AnswerTo([&](AlteredProblem& altered) {
+        const auto zero = [](double, int64_t) { return 0.0; };
+        ChangeRows(rows, 0, first, altered, zero);
+        ChangeRows(rows, end, keys, altered, zero);
+      });
+      if (!shares || !sums) return;
+      parts.push_back({std::move(*shares), std::move(sums->front().values)});
+    }
+    const auto add = [&](const char* name, long double power) {
+      subject.Add(name, nullptr).finish =
+          [=, width = rows.width,
+           chosen = right->front().rows](RowsByOutput& program) {
+            OutputRows merged{
+                chosen, std::vector<long double>(parts.front().sums.size())};
+            for (size_t i = 0; i < merged.values.size(); ++i) {
+              const size_t row = i - i % static_cast<size_t>(width);
+              long double top = 0, bottom = 0;
+              for (const Part& part : parts) {
+                const long double share = part.shares[row];
+                if (!(share > kNoShare)) continue;  // sees no key of this part
+                const long double weight = std::pow(share, power);
+                top += weight * part.sums[i] / share;
+                bottom += weight;
+              }
+              merged.values[i] = top / bottom;
+            }
+            program = {std::move(merged)};
+            return true;
+          };
+    };
+    add("parts of the keys merged with weights of base 2", std::numbers::ln2);
+    add("parts of the keys merged with weights of base e for logarithms of "
+        "base 2",
+        std::numbers::log2e);
+    add("parts of the keys merged with equal weights", 0);
+  }
 }
 
 }  // namespace subquad

@@ -9,6 +9,7 @@
 #include "harness/python/arrays.h"
 #include "harness/python/bindings.h"
 #include "harness/registry/operator_listing.h"
+#include "reference/base/field_words.h"
 
 namespace nb = nanobind;
 
@@ -93,6 +94,7 @@ NB_MODULE(_subquad, module) {
   module.def("listing", [](const std::string& op) {
     return ToPython(WriteJson(ListOperator(FindOperator(op))));
   });
+  module.def("field_advice", &FieldAdvice);
   module.def("definition", &Definition);
   module.def("save_case", &SaveCase);
   module.def("load_case", &LoadCase);

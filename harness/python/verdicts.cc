@@ -155,7 +155,8 @@ void BindVerdicts(nb::module_& module) {
       .def_ro("name", &TriedAnswer::name)
       .def_ro("over", &TriedAnswer::over)
       .def_ro("ours", &TriedAnswer::ours)
-      .def_ro("same", &TriedAnswer::same);
+      .def_ro("same", &TriedAnswer::same)
+      .def_ro("revealing_shapes", &TriedAnswer::revealing_shapes);
   nb::class_<Power>(module, "Power")
       .def_ro("tried", &Power::tried)
       .def_ro("right", &Power::right)

@@ -47,6 +47,16 @@ void Filters::TellOfUnusableDevice() const {
     Tell("GPU implementations are left out: {}\n", Device().why_not);
 }
 
+InvalidInput Filters::LeaveNothing(const std::string& what) {
+  return InvalidInput(
+      "the filters leave no implementation " + what +
+      (Device().present
+           ? ""
+           : "; float16 and the backend cuda need a GPU, and this machine has "
+             "none") +
+      "; `subquad list` shows those that exist");
+}
+
 bool Filters::Takes(const Implementation& implementation) const {
   return Contains(operators, implementation.op) &&
          Contains(implementations, implementation.id) &&

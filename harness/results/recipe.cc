@@ -142,18 +142,18 @@ Recipe::Recipe(const std::string& name, const std::string& text)
   const auto check = [&](const char* list, std::vector<const char*> texts,
                          std::vector<const char*> objects) {
     if (!content_.contains(list)) return;
-    const auto wrong = [&](const std::string& what) {
-      return InvalidInput(subject + ": " + list, what, "something else");
+    const auto wrong = [&](const std::string& expected, const Json& found) {
+      return InvalidInput(subject + ": " + list, expected, found.dump());
     };
-    if (!content_[list].is_array()) throw wrong("a list");
+    if (!content_[list].is_array()) throw wrong("a list", content_[list]);
     for (const Json& entry : content_[list]) {
-      if (!entry.is_object()) throw wrong("a list of objects");
+      if (!entry.is_object()) throw wrong("a list of objects", entry);
       for (const char* field : texts)
         if (!entry.value(field, Json()).is_string())
-          throw wrong(std::string(field) + " as text");
+          throw wrong(std::string(field) + " as text", entry);
       for (const char* field : objects)
         if (!entry.value(field, Json()).is_object())
-          throw wrong(std::string(field) + " as an object");
+          throw wrong(std::string(field) + " as an object", entry);
     }
   };
   check("sweeps", {"operator"}, {});
@@ -167,7 +167,10 @@ Recipe::Recipe(const std::string& name, const std::string& text)
                          pair.dump());
   if (kind() == "map" && (!content_.value("y", Json()).is_string() ||
                           content_.value("series", Json()).size() != 1))
-    throw InvalidInput(subject, "y and one series for a map", "something else");
+    throw InvalidInput(
+        subject, "y and one series for a map",
+        fmt::format("y {} and {} series", content_.value("y", Json()).dump(),
+                    content_.value("series", Json()).size()));
   CheckOthers(content_, subject);
   for (const Json& sweep : content_.value("sweeps", Json::array()))
     sweeps_.push_back(MatchOf(sweep, subject));

@@ -125,7 +125,12 @@ std::vector<Record> RecordsOf(const Json& file, const std::string& name) {
   if (!file.is_object() || !file.contains("records") ||
       !file["records"].is_array() || !file.contains("environment") ||
       !file["environment"].is_object())
-    throw InvalidInput(name, "records and an environment", "something else");
+    throw InvalidInput(name,
+                       "an object with a list \"records\" and an object "
+                       "\"environment\"",
+                       !file.is_object()
+                           ? "JSON of type " + std::string(file.type_name())
+                           : "an object without them");
   std::vector<Record> records;
   for (const Json& record : file["records"])
     records.push_back(

@@ -127,7 +127,7 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
                  subject, Joined(Texts(subject, value)), kMostThreads))
           sweep.threads.push_back(static_cast<int>(threads));
       } else if (field != "comment")
-        sweep.axes.push_back({field, Joined(Texts(subject, value)), subject});
+        sweep.axes.push_back({field, Joined(Texts(subject, value)), field});
     }
     sweeps.push_back(std::move(sweep));
   }
@@ -162,24 +162,10 @@ class Planner {
       : filters_(filters), seed_(seed) {}
 
   void Add(const SweepAxes& sweep) {
-    sweep.filters.Check();
-    const std::vector<Values> points = Cross(sweep);
-    for (const Operator* op : Operators()) {
-      if (!sweep.filters.Takes(*op) || !filters_.Takes(*op)) continue;
-      for (const ScalarInfo& info : kScalars) {
-        const bool open =
-            sweep.filters.scalars.empty() && filters_.scalars.empty();
-        const bool wanted = open ? info.scalar == Scalar::kFloat32
-                                 : sweep.filters.Takes(info.scalar) &&
-                                       filters_.Takes(info.scalar);
-        if (!wanted) continue;
-        for (const Values& values : points)
-          for (int threads : sweep.threads) try {
-              AddPoint(sweep, *op, values, info.scalar, threads);
-            } catch (const InvalidInput& problem) {
-              throw sweep.file.empty() ? problem : problem.In(sweep.file);
-            }
-      }
+    try {
+      AddAll(sweep);
+    } catch (const InvalidInput& problem) {
+      throw sweep.file.empty() ? problem : problem.In(sweep.file);
     }
   }
 
@@ -199,6 +185,25 @@ class Planner {
   }
 
  private:
+  void AddAll(const SweepAxes& sweep) {
+    sweep.filters.Check();
+    const std::vector<Values> points = Cross(sweep);
+    for (const Operator* op : Operators()) {
+      if (!sweep.filters.Takes(*op) || !filters_.Takes(*op)) continue;
+      for (const ScalarInfo& info : kScalars) {
+        const bool open =
+            sweep.filters.scalars.empty() && filters_.scalars.empty();
+        const bool wanted = open ? info.scalar == Scalar::kFloat32
+                                 : sweep.filters.Takes(info.scalar) &&
+                                       filters_.Takes(info.scalar);
+        if (!wanted) continue;
+        for (const Values& values : points)
+          for (int threads : sweep.threads)
+            AddPoint(sweep, *op, values, info.scalar, threads);
+      }
+    }
+  }
+
   // Adds one point of the axes with every input.
   void AddPoint(const SweepAxes& sweep, const Operator& op,
                 const Values& values, Scalar scalar, int threads) {
@@ -264,10 +269,7 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
   Planner planner(filters, seed);
   for (const SweepAxes& sweep : sweeps) planner.Add(sweep);
   std::vector<PlannedCase> plan = planner.Take();
-  if (plan.empty())
-    throw InvalidInput(
-        "the filters leave no implementation of the planned cases; `subquad "
-        "list` shows those that exist");
+  if (plan.empty()) throw Filters::LeaveNothing("of the planned cases");
   std::vector<std::pair<const Implementation*, Scalar>> chosen;
   for (const PlannedCase& planned : plan)
     for (const Implementation* implementation : planned.implementations)

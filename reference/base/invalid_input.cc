@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "reference/base/field_words.h"
+
 namespace subquad {
 namespace {
 
@@ -60,9 +62,12 @@ std::string Nearest(const std::vector<std::string>& names,
 InvalidInput UnknownName(const std::string& subject,
                          const std::vector<std::string>& names,
                          const std::string& found) {
-  const std::string nearest = Nearest(names, found);
-  const std::string suggestion =
-      nearest.empty() ? "" : " (did you mean '" + nearest + "'?)";
+  const std::string advice = FieldAdvice(found),
+                    nearest = Nearest(names, found);
+  const std::string suggestion = !advice.empty() ? " (" + advice + ")"
+                                 : !nearest.empty()
+                                     ? " (did you mean '" + nearest + "'?)"
+                                     : "";
   std::string list;
   for (const std::string& name : names)
     list += (list.empty() ? "" : ", ") + name;

@@ -48,7 +48,8 @@ class InvalidInput : public std::runtime_error {
 
 // Returns the message for a name that is not one of `names`: "SUBJECT: expected
 // one of A, B, found 'X' (did you mean 'A'?)". With many names the suggestion
-// comes before the list.
+// comes before the list. For a name of other libraries, the suggestion says
+// what to do here (field_words.h).
 InvalidInput UnknownName(const std::string& subject,
                          const std::vector<std::string>& names,
                          const std::string& found);

@@ -84,6 +84,7 @@ struct ParamRule {
   // absence has a meaning of its own (a sequence instead of an image).
   std::string default_value = {};
   bool may_be_zero = false;  // for numbers
+  bool counts_keys = false;  // or blocks of them: a window, a block, a stride
 
   bool IsOnByDefault() const { return default_value == "true"; }
 

@@ -105,3 +105,15 @@ def test_errors_are_one_line(arguments, message):
 def test_without_tensors():
     with pytest.raises(ValueError, match="tensors: expected the inputs in signature"):
         subquad.power("softmax_attention")
+
+
+def test_shapes_that_hide_a_mistake():
+    draws = np.random.default_rng(1)
+    q, k, v = draws.standard_normal((3, 2, 40, 16)).astype(np.float32)
+    blind = subquad.power("softmax_attention", q=q, k=k, v=v, causal=True)
+    mistake = "causal mask aligned at the last query and key instead of the first"
+    assert not blind and blind.hidden == {mistake: "fewer queries than keys (n_q < n_k)"}
+    assert mistake in blind.same and blind.advice is None
+    assert f"hidden by the shapes: {mistake}; fewer queries than keys (n_q < n_k) would reveal it" in str(blind)
+    able = subquad.power("softmax_attention", q=q[:, :30], k=k, v=v, causal=True)
+    assert able and not able.hidden and mistake in able.rejected

@@ -10,6 +10,8 @@ from typing import Any, Callable
 
 import numpy as np
 
+from subquad import _subquad
+
 
 def integer(name: str, value: Any, least: int, most: int) -> int:
     """Returns an integer from `least` to `most`."""
@@ -67,9 +69,10 @@ def check_names(given: dict[str, Any], known: list[str], own: list[str], op: str
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, [*own, *known], 1)
+            advice = _subquad.field_advice(name) or (f"did you mean {near[0]}?" if near else "")
             raise ValueError(
                 f"{name}: unexpected argument"
-                + (f" (did you mean {near[0]}?)" if near else "")
+                + (f" ({advice})" if advice else "")
                 + f"; the names of {op} are {', '.join(known)}"
             )
 

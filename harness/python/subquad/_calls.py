@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from subquad import _arguments, _arrays, _subquad
+from subquad import _arguments, _arrays, _report, _subquad
 
 # Settings of generated cases that every operator has (`subquad list --operator X` describes them).
 SETTINGS = ("n", "heads", "batch", "per_head", "leading", "with", "backward", "omega")
@@ -38,7 +38,7 @@ class Worst:
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(_report.Report):
     """A verdict on an output; true if it passed.
 
     error, bound: the error and the tolerance of the gate that decided, at the element with the largest ratio of the two.
@@ -50,6 +50,8 @@ class Check:
     arithmetic: for an output in a 16-bit type, the type of the arithmetic that it was judged as: float32 or its own type.
     parts: if outputs and gradients were checked, the verdict on each.
     """
+
+    format = "verdict/1"
 
     operator: str
     verdict: str

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from subquad import _calls, _subquad
+from subquad import _calls, _report, _subquad
 
 LISTED = 12  # the text lists at most this many accepted wrong answers; `accepted` has all of them
 
@@ -38,17 +38,20 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Power:
+class Power(_report.Report):
     """The mistakes that the test `|x - y| <= atol + rtol |y|` accepts; true if there are none.
 
     accepted, rejected: each wrong answer with its largest error divided by the tolerance, which is at most 1 if it is accepted.
     ours: each wrong answer with its largest error divided by our tolerance, as `margin` of `check`.
     same: accepted wrong answers that equal the right answer on these tensors, to the last digit.
+    hidden: those of `same` that the shapes hide from all values, each with shapes that would reveal it, in words.
     right: the error of a correct program divided by the tolerance; if it is above 1, the test rejects correct programs. The
         error is the plain program's largest error in this type; in 16-bit types it is at least one unit in the last place.
     advice: what to change; None if no change is needed.
     rows, all_rows: the number of rows compared. If only a sample was compared, the test may reject more than is shown.
     """
+
+    format = "power/1"
 
     operator: str
     dtype: str
@@ -58,6 +61,7 @@ class Power:
     rejected: dict[str, float]
     ours: dict[str, float]
     same: tuple[str, ...]
+    hidden: dict[str, str]
     right: float
     advice: Advice | None
     rows: int
@@ -76,7 +80,7 @@ class Power:
             f"{self.operator} {self.dtype}, rtol {self.rtol:.3g}, atol {self.atol:.3g} ({rows}): accepts "
             f"{len(self.accepted)} of {len(self.accepted) + len(self.rejected)} wrong answers"
         ]
-        listed = list(self.accepted.items())[:LISTED]
+        listed = [item for item in self.accepted.items() if item[0] not in self.hidden][:LISTED]
         nearest = sorted(self.rejected.items(), key=lambda item: item[1])[:3]
         width = max([len(name) for name, _ in listed + nearest] or [0])
         if listed or nearest:
@@ -88,13 +92,20 @@ class Power:
         further = [
             f"{count} more {word}"
             for count, word in (
-                (len(self.accepted) - len(listed), "accepted"),
+                (len(self.accepted) - len(self.hidden) - len(listed), "accepted"),
                 (len(self.rejected) - len(nearest), "rejected"),
             )
             if count
         ]
         if further:
             lines.append(f"  and {', '.join(further)}")
+        by_shapes: dict[str, list[str]] = {}
+        for name, shapes in self.hidden.items():
+            by_shapes.setdefault(shapes, []).append(name)
+        for shapes, names in by_shapes.items():
+            lines.append(
+                f"  hidden by the shapes: {', '.join(names)}; {shapes} would reveal {'it' if len(names) == 1 else 'them'}"
+            )
         right = f"  a correct program: error {self.right:.3g} times the tolerance"
         lines.append(right + (": this test rejects correct programs" if self.right > 1 else ""))
         if self.advice:
@@ -170,7 +181,8 @@ def _power_of(op: str, scalar: str, measured: _subquad.MeasuredPower) -> Power:
     advice = None
     right = max(part.right for part in parts.values())
     advised = measured.advice
-    if advised is not None and (accepted or right > 1):
+    hidden = {name: answer.revealing_shapes for name, answer in tried if name in accepted and answer.revealing_shapes}
+    if advised is not None and (len(hidden) < len(accepted) or right > 1):
         advice = Advice(
             changes=tuple(advised.changes),
             rtol=advised.rtol,
@@ -187,6 +199,7 @@ def _power_of(op: str, scalar: str, measured: _subquad.MeasuredPower) -> Power:
         rejected={name: answer.over for name, answer in tried if answer.over > 1},
         ours={name: answer.ours for name, answer in tried},
         same=tuple(name for name, answer in tried if answer.same),
+        hidden=hidden,
         right=right,
         advice=advice,
         rows=sum(part.rows for part in parts.values()),

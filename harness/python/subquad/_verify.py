@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from subquad import _arguments, _arrays, _calls, _subquad
+from subquad import _arguments, _arrays, _calls, _report, _subquad
 from subquad._child import Bits, Call, Caller, Fault, FaultKind, Reply
 
 STALE = "the answer to an earlier call"
@@ -84,8 +84,11 @@ class Row:
 
 
 @dataclass
-class Verification:
+class Verification(_report.Report):
     """The result of `verify`; true if everything passed. `str()` is the table."""
+
+    format = "verification/1"
+    derived = ("passed", "looks_like")
 
     operator: str
     name: str

@@ -109,6 +109,48 @@ TEST(Power, AFactorIsLargerThanRounding) {
     EXPECT_NE(answer.name, "scaled by 1.001");
 }
 
+// Shapes that make a mistake equal to the right answer are reported with shapes
+// that do not, and other shapes reveal the same mistake.
+TEST(Power, ShapesThatHideAMistake) {
+  struct Hidden {
+    const char *hiding, *revealing, *mistake, *shapes;
+  };
+  const Hidden list[] = {
+      {"softmax_attention:n=40,d=8,e=8,causal=1",
+       "softmax_attention:n_q=30,n_k=40,d=8,e=8,causal=1",
+       "causal mask aligned at the last query and key instead of the first",
+       "n_q < n_k"},
+      {"sparse_attention:n=40,d=8,e=8,pattern=sliding,window=40,dilation=1",
+       "sparse_attention:n=40,d=8,e=8,pattern=sliding,window=5,dilation=1",
+       "window too large by 1", "window"},
+      {"softmax_attention:n=20,d=8,e=8,heads=16,leading=k:4+v:4",
+       "softmax_attention:n=20,d=8,e=8,heads=6,leading=k:2+v:2",
+       "head divided by the number of key heads (h // h_k)", "6 heads over 2"},
+      {"toeplitz_2d:height=5,width=5,e=4", "toeplitz_2d:height=6,width=5,e=4",
+       "rows of weights counted with 2*height-1 for 2*width-1", "height"},
+      {"softmax_attention:n=20,d=8,e=8,heads=1",
+       "softmax_attention:n=20,d=8,e=8,heads=2",
+       "every head reads k and v of the first one", "heads"},
+      {"softmax_attention:n=20,d=8,e=8,batch=2,key_lengths=20+20",
+       "softmax_attention:n=20,d=8,e=8,batch=2,key_lengths=20+11",
+       "key_lengths left out", "key length"}};
+  for (const Hidden& hidden : list) {
+    const OwnTest blind = TestOf(hidden.hiding);
+    const TestPower power = PowerOf(blind, kWork);
+    const TriedAnswer& answer = Find(power.out, hidden.mistake);
+    EXPECT_TRUE(answer.accepted() && answer.same) << hidden.hiding;
+    EXPECT_NE(answer.revealing_shapes.find(hidden.shapes), std::string::npos)
+        << hidden.hiding << ": " << answer.revealing_shapes;
+    EXPECT_EQ(AdviseOn(blind, power, kWork).still_accepted,
+              std::vector<std::string>{})
+        << hidden.hiding;
+    const Power able = PowerOf(TestOf(hidden.revealing), kWork).out;
+    const TriedAnswer& seen = Find(able, hidden.mistake);
+    EXPECT_FALSE(seen.accepted()) << hidden.revealing;
+    EXPECT_EQ(seen.revealing_shapes, "") << hidden.revealing;
+  }
+}
+
 TEST(Power, ABiasOfZerosHidesEveryMistakeAboutIt) {
   OwnTest test = TestOf(kBias);
   Fill(test, "bias", 0);

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numbers>
 
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
@@ -130,6 +131,30 @@ TEST(Resemblance, NamesCommonMistakes) {
        {"offset 0 at n_k - 1 instead of n_q - 1"}},
       {"toeplitz_1d:n_q=40,n_k=30,e=4",
        {"offset 0 at n_k - 1 instead of n_q - 1"}},
+      {"softmax_attention:causal=1,n_q=30,n_k=40,d=8,e=8",
+       {"causal mask aligned at the last query and key instead of the first"}},
+      {"softmax_attention:n=40,d=8,e=8,batch=2,key_lengths=15+33",
+       {"key_lengths left out", "key_lengths of another batch item"}},
+      {"softmax_attention:n=64,d=8,e=8",
+       {"parts of the keys merged with weights of base 2",
+        "parts of the keys merged with weights of base e for logarithms of "
+        "base 2",
+        "parts of the keys merged with equal weights"}},
+      {"softmax_attention:n=20,d=8,e=8,heads=6,leading=k:2+v:2",
+       {"grouped heads interleaved (h % h_k) instead of consecutive",
+        "head divided by the number of key heads (h // h_k)"}},
+      {"softmax_attention:n=20,d=8,e=8,heads=3,batch=3",
+       {"every head reads k and v of the first one", "k and v of the next head",
+        "every batch item reads k and v of the first one",
+        "k and v of the next batch item"}},
+      {"sparse_attention:n=40,d=8,e=8,pattern=sliding,window=5,dilation=1",
+       {"window too large by 1", "window too small by 1", "window left out"}},
+      {"sparse_attention:n=40,d=8,e=8,pattern=local,block=8",
+       {"block too large by 1", "block too small by 1"}},
+      {"position_attention:scheme=deberta,n=20,D=8,d=8,e=8",
+       {"p2c released for paper"}},
+      {"toeplitz_2d:height=6,width=4,e=4",
+       {"rows of weights counted with 2*height-1 for 2*width-1"}},
       {"toeplitz_2d:height=6,width=6,e=4",
        {"height and width of the offsets exchanged", "offset i - j for j - i"}},
   };
@@ -165,18 +190,6 @@ TEST(Resemblance, NamesMemoryInAnotherOrder) {
                        {"[n, h, d] in memory read as [h, n, d]", 2}}));
 }
 
-TEST(Resemblance, InterleavedSharedHeads) {
-  Subject subject(
-      "softmax_attention:n=30,d=8,e=8,heads=4,leading=k:2+v:2,scalar=float64,"
-      "seed=3");
-  const std::vector<WrongAnswer> mistakes = subject.Mistakes();
-  const std::string name =
-      "grouped heads interleaved (h % h_k) instead of consecutive";
-  const auto wrong = std::ranges::find(mistakes, name, &WrongAnswer::name);
-  ASSERT_NE(wrong, mistakes.end());
-  EXPECT_EQ(subject.Like(subject.With(*wrong)).name, name);
-}
-
 // A factor common to all rows is reported with its value. A separate factor for
 // each row is reported with its likely cause: an eps only if the operator has
 // one.
@@ -206,6 +219,63 @@ TEST(Resemblance, FactorsAreNamed) {
       values[at] *= 1 + 0.1L * static_cast<long double>(at / width % 7);
     EXPECT_EQ(subject.Like(answer).name, name) << id;
   }
+}
+
+// Multiplies a tensor, each slice by its own factor.
+Answer WithFactors(const Subject& subject, const std::string& name,
+                   const std::vector<double>& factors) {
+  Inputs inputs = subject.inputs;
+  Tensor& tensor =
+      inputs.tensors[static_cast<size_t>(subject.problem.InputIndex(name))];
+  const auto size = static_cast<size_t>(tensor.SliceSize());
+  for (size_t i = 0; i < tensor.values.size(); ++i)
+    tensor.values[i] *= factors[i / size];
+  return ComputeAnswer(subject.problem, inputs, 1);
+}
+
+// A factor of the scale or of a bias is fitted and reported with its value, one
+// for each head if they differ.
+TEST(Resemblance, FactorsOfTensorsAreFitted) {
+  Subject scale("softmax_attention:n=40,d=8,e=8,scalar=float64,seed=3");
+  EXPECT_EQ(scale.Like(WithFactors(scale, "q", {0.5})).name,
+            "scale multiplied by 0.5");
+  EXPECT_EQ(scale.Like(WithFactors(scale, "q", {std::numbers::log2e})).name,
+            "scale multiplied by 1.443 (log2 e)");
+  Subject bias(
+      "softmax_attention:with=bias,n=40,d=8,e=8,heads=3,per_head=1,"
+      "scalar=float64,seed=3");
+  EXPECT_EQ(bias.Like(WithFactors(bias, "bias", {2, 2, 2})).name,
+            "bias multiplied by 2");
+  EXPECT_EQ(bias.Like(WithFactors(bias, "bias", {0.5, 0.7, 1.5})).name,
+            "bias multiplied by another factor for each head: 0.5, 0.7, 1.5");
+  Subject weights("toeplitz_1d:n=40,e=4,heads=2,per_head=1,scalar=float64");
+  EXPECT_EQ(weights.Like(WithFactors(weights, "weights", {0.5, 3})).name,
+            "weights multiplied by another factor for each head: 0.5, 3");
+}
+
+TEST(Resemblance, RangesOfRowsAreNamed) {
+  Subject subject(
+      "softmax_attention:n=40,d=8,e=8,heads=2,scalar=float64,seed=3");
+  const auto width = static_cast<size_t>(subject.right.outputs[0].width);
+  const auto without = [&](size_t first, size_t end, long double value) {
+    Answer answer = subject.right;
+    std::vector<long double>& values = answer.outputs[0].value;
+    std::fill(values.begin() + static_cast<std::ptrdiff_t>(first * width),
+              values.begin() + static_cast<std::ptrdiff_t>(end * width), value);
+    return answer;
+  };
+  EXPECT_EQ(subject.Like(without(32, 40, 0)).name,
+            "rows 32 to 39 zero, of head 0");
+  EXPECT_EQ(subject.Like(without(72, 80, std::nan(""))).name,
+            "rows 32 to 39 not written, of head 1");
+  Answer both = without(30, 36, 0);
+  std::fill_n(
+      both.outputs[0].value.begin() + static_cast<std::ptrdiff_t>(70 * width),
+      6 * width, 0);
+  EXPECT_EQ(subject.Like(both).name, "rows 30 to 35 zero");
+  // Rows that are wrong beside the range are another mistake.
+  both.outputs[0].value[0] += 1;
+  EXPECT_NE(subject.Like(both).name, "rows 30 to 35 zero");
 }
 
 TEST(Resemblance, IsEmptyIfNoMistakeIsKnown) {

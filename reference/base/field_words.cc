@@ -1,0 +1,66 @@
+#include "reference/base/field_words.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+namespace subquad {
+namespace {
+
+struct Advice {
+  std::initializer_list<std::string_view> names;
+  const char* sentence;
+};
+
+const Advice kAdvice[] = {
+    {{"attention", "flash_attention", "flash_attn", "flash_attn_func", "sdpa",
+      "scaled_dot_product_attention", "flex_attention", "mha", "mqa", "gqa",
+      "multihead_attention", "multi_head_attention",
+      "memory_efficient_attention"},
+     "the operator is softmax_attention, with leading axes for batch and heads "
+     "(k and v may have fewer heads)"},
+    {{"attn_mask", "attention_mask", "mask", "score_mod", "mask_mod",
+      "block_mask", "key_padding_mask", "attn_bias"},
+     "masks and biases as tensors [n_q, n_k] are not covered; use causal, "
+     "key_lengths, a bias indexed by offset, or a pattern of sparse_attention"},
+    {{"is_causal", "causal_mask"}, "the parameter is causal"},
+    {{"softcap", "logits_soft_cap", "attn_logit_softcapping"},
+     "a cap of the scores is not covered"},
+    {{"sink", "sinks", "s_aux", "attention_sink", "attention_sinks"},
+     "sinks are not covered, except a sink of logit 0: put a key and a value "
+     "of zeros first and raise query_offset by 1"},
+    {{"cu_seqlens", "cu_seqlens_q", "cu_seqlens_k", "seqlens", "qo_indptr",
+      "max_seqlen", "document_ids"},
+     "packed sequences are not covered; check each sequence by itself, or a "
+     "padded batch with key_lengths"},
+    {{"block_table", "block_tables", "page_table", "paged", "kv_indptr",
+      "kv_indices", "cache_seqlens"},
+     "paged caches are not covered; gather the pages into k and v first"},
+    {{"dropout", "dropout_p"}, "dropout is not covered; set it to 0"},
+    {{"alibi_slopes", "slopes"},
+     "pass the bias that the slopes make, one value for each offset j - i"},
+    {{"window_size", "sliding_window", "left_window"},
+     "use sparse_attention with pattern=sliding and window"},
+    {{"rope", "rotary", "rotary_emb", "cos", "sin", "freqs_cis"},
+     "apply the rotation to q and k first"},
+    {{"lse", "return_lse", "logsumexp", "softmax_lse"},
+     "the logarithm of the normaliser is not covered"},
+    {{"softmax_scale", "sm_scale"}, "the parameter is scale"},
+    {{"seq_len", "seqlen", "sequence_length", "tokens"}, "the size is n"},
+    {{"head_dim", "head_size", "dim_head"}, "the sizes are d and e"},
+    {{"num_heads", "n_heads", "nheads"}, "the number of heads is heads"},
+    {{"gate", "decay", "beta", "initial_state", "final_state", "state",
+      "retention", "gla", "mamba", "delta_rule", "gated_delta_rule"},
+     "states, gates and decays are not covered"},
+};
+
+}  // namespace
+
+std::string FieldAdvice(const std::string& name) {
+  for (const Advice& advice : kAdvice)
+    if (std::ranges::find(advice.names, name) != advice.names.end())
+      return advice.sentence;
+  return "";
+}
+
+}  // namespace subquad
