@@ -280,18 +280,19 @@ class Guest:
         else:
             serve()
 
-    def call(self, numbers: Numbers, timed: bool = True) -> float:
+    def call(self, numbers: Numbers, timed: bool = True, more: bool = False) -> float:
         """Calls the function on these tensors and returns the seconds. Raises Refused."""
         if self.stopped:
             self._signal(signal.SIGCONT)
             self.stopped = False
-        self._empty()
+            self._empty()
         self.memory.write(numbers)
         cpu = self._cpu()
         wall, kind, body = self._ask(b"r", self.asked.timeout)
         cpu = self._cpu() - cpu
-        self._signal(signal.SIGSTOP)
-        self.stopped = True
+        if not more:
+            self._signal(signal.SIGSTOP)
+            self.stopped = True
         try:
             if kind == b"f":
                 # Other than the texts of other frames, this is the rest of the body.
@@ -422,7 +423,7 @@ class GuestHere:
         self.asked, self.memory = asked, Memory(asked)
         self.timed = None if asked.kind == "jax" else timed_function(asked, self.memory)
 
-    def call(self, numbers: Numbers, timed: bool = True) -> float:
+    def call(self, numbers: Numbers, timed: bool = True, more: bool = False) -> float:
         """Calls the function on these tensors and returns the seconds. Raises Refused."""
         self.memory.write(numbers)
         try:

@@ -8,16 +8,15 @@ import re
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any, Callable, Generic, TypeVar
 
 from subquad import _arguments, _arrays, _calls, _subquad
 from subquad._guests import Asked, Guest, GuestHere, Outputs, Refused
 from subquad._verify import holds_gpu, text_of
 
 SAMPLES = 1000  # the largest number of samples of one contestant
-JUDGED = 8  # timed outputs that are judged afterwards, at most
-TRAPS = 6  # calls that are judged and not timed, at most
-KEPT_BYTES = 1 << 28  # of outputs that wait for their judgement; two are kept in any case
+JUDGED = 8  # timed outputs that are judged afterwards, and outputs of calls before them, at most
+KEPT_BYTES = 1 << 28  # of tensors that wait for their judgement; two calls are kept in any case
 OTHER_WORK = 10  # seconds that may pass for each second of measuring, while numbers are drawn
 
 
@@ -170,39 +169,43 @@ class _Threads:
             self.torch.set_num_threads(self.before)
 
 
-class _Theirs:
-    """A user's function. Each of its turns has numbers that nobody has seen before. A sample of its outputs is kept."""
+def _calls_before(seconds: float) -> int:
+    """Returns the number of calls that are not timed, just before one that is. The first call after another program finds cold
+    caches, which costs a few tenths of a millisecond."""
+    return 4 if seconds < 3e-4 else 2 if seconds < 5e-3 else 1 if seconds < 2e-2 else 0
 
-    def __init__(self, case: _subquad.Case, guest: Guest | GuestHere):
+
+class _Theirs:
+    """A user's function. Each timed call has numbers that nobody has seen before. A sample of the outputs is kept."""
+
+    def __init__(self, case: _subquad.Case, problem: _subquad.Problem, guest: Guest | GuestHere):
         self.case, self.guest = case, guest
-        self.kept: list[tuple[int, Outputs]] = []  # the seeds of the numbers, and the answers
-        self.trapped: list[tuple[_Numbers, Outputs]] = []
-        self.turns = 0
-        size = sum(8 * math.prod(shape) for shape in case.output_shapes.values())
-        self.most = max(2, min(JUDGED, KEPT_BYTES // size))
+        self.last, self.other = problem, self.problem(secrets.randbits(62))
+        self.seconds = 0.0
+        self.kept = _Sample[int](self._most(), self.guest)  # by the seeds of the numbers
+        self.trapped = _Sample[_Numbers](self._most(), self.guest)
+
+    def _most(self) -> int:
+        shapes = (*self.case.input_shapes.values(), *self.case.output_shapes.values())
+        return max(2, min(JUDGED, KEPT_BYTES // sum(8 * math.prod(shape) for shape in shapes)))
 
     def first(self, problem: _subquad.Problem) -> float:
-        return self.guest.call(problem)
+        self.seconds = self.guest.call(problem)
+        return self.seconds
 
     def run(self) -> float:
         seed = secrets.randbits(62)
-        seconds = self.guest.call(self.problem(seed))
-        self.turns += 1
-        # Each answer is kept with the same probability, which the function cannot know.
-        place = len(self.kept) if len(self.kept) < self.most else secrets.randbelow(self.turns)
-        if place < self.most:
-            self.kept[place : place + 1] = [(seed, self.guest.outputs())]
-        if len(self.trapped) < min(TRAPS, self.most) and secrets.randbelow(2 if self.turns > 3 else 1) == 0:
-            self._trap(seed)
-        return seconds
-
-    def _trap(self, seed: int) -> None:
-        """Calls the function again with a few other rows in each tensor. An answer that is kept under some numbers of the inputs
-        shows here: it is wrong, or the work was done. The time does not count, since a program may use what did not change.
-        """
-        numbers = _Numbers(self.problem(seed), self.problem(secrets.randbits(62)))
-        self.guest.call(numbers, timed=False)
-        self.trapped.append((numbers, self.guest.outputs()))
+        problem = self.problem(seed)
+        # A long call needs none before it, but an answer that is kept has to show.
+        traps = _calls_before(self.seconds) or int(self.trapped.seen < 3 or secrets.randbelow(8) == 0)
+        for _ in range(traps):
+            numbers = _Numbers(self.last, self.other)
+            self.guest.call(numbers, timed=False, more=True)
+            self.trapped.offer(numbers)
+        self.seconds = self.guest.call(problem)
+        self.kept.offer(seed)
+        self.last = problem
+        return self.seconds
 
     def problem(self, seed: int) -> _subquad.Problem:
         return self.case.with_other_numbers(seed, "").draw()
@@ -211,8 +214,30 @@ class _Theirs:
         return [(name, bits, scalar) for name, (bits, scalar) in self.guest.outputs().items()]
 
 
+Key = TypeVar("Key")
+
+
+class _Sample(Generic[Key]):
+    """A random sample of the outputs of a guest's calls. Each call is in it with the same probability, and the function cannot
+    know which are."""
+
+    def __init__(self, most: int, guest: Guest | GuestHere):
+        self.most, self.guest, self.seen = most, guest, 0
+        self.kept: list[tuple[Key, Outputs]] = []
+
+    def offer(self, key: Key) -> None:
+        """Tells that the guest's last call had the numbers `key`."""
+        self.seen += 1
+        place = len(self.kept) if len(self.kept) < self.most else secrets.randbelow(self.seen)
+        if place < self.most:
+            self.kept[place : place + 1] = [(key, self.guest.outputs())]
+
+
 class _Numbers:
-    """The tensors of a problem, with some rows of another one. The first and the last row stay."""
+    """The tensors of a problem, with a few rows of another one; the first and the last row stay. A function that keeps answers
+    under some of the numbers of its inputs takes the answer of the problem, which is wrong here. The time of a call does not
+    count, since a right program may use what did not change.
+    """
 
     def __init__(self, problem: _subquad.Problem, other: _subquad.Problem):
         self.params, self.scalar, self.tensors = problem.params, problem.scalar, dict(problem.tensors)
@@ -234,10 +259,14 @@ class _Ours:
         self.timed = _subquad.Timed(op, problem.params, _tensors(problem), implementation, threads)
 
     def first(self, _: _subquad.Problem) -> float:
-        return self.timed.run()
+        self.seconds = self.timed.run()
+        return self.seconds
 
     def run(self) -> float:
-        return self.timed.run()
+        for _ in range(_calls_before(self.seconds)):
+            self.timed.run()
+        self.seconds = self.timed.run()
+        return self.seconds
 
     def outputs(self) -> list[_arrays.NamedArray]:
         return [(name, bits, self.problem.scalar) for name, bits in self.timed.outputs().items()]
@@ -310,7 +339,7 @@ class _Contest:
         entry = _Entry(name, _subquad.record_of_function(self.case, name, self.threads))
         start = time.perf_counter()
         try:
-            entry.contestant = _Theirs(self.case, Guest(asked) if isolate else GuestHere(asked))
+            entry.contestant = _Theirs(self.case, self.problem, Guest(asked) if isolate else GuestHere(asked))
         except Refused as refused:
             entry.fail(str(refused))
         entry.record.setup_seconds = time.perf_counter() - start
@@ -393,10 +422,10 @@ class _Contest:
 
     def _why_wrong(self, contestant: _Theirs) -> str:
         """Judges the outputs of timed calls that were kept, and those of the calls between. Returns why one is wrong, or ""."""
-        for numbers, answers in contestant.trapped:
+        for numbers, answers in contestant.trapped.kept:
             if reason := self._why_fails(numbers, answers):
                 return f"wrong in a call in which few of the numbers were new: {reason}"
-        for seed, answers in contestant.kept:
+        for seed, answers in contestant.kept.kept:
             if reason := self._why_fails(contestant.problem(seed), answers):
                 return f"wrong in a timed call, whose numbers were new: {reason}"
         return ""
