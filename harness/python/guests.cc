@@ -1,10 +1,10 @@
 // Times a user's function by a clock that Python cannot replace, in a child
 // process that answers its parent, or in this process.
+#include <malloc.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,22 +78,30 @@ class TimedFunction {
   }
 
   // Answers the commands of a parent until it closes the pipe. A command is a
-  // letter and 16 random bytes that the answer repeats: 'p' asks for an empty
-  // answer, 'r' for a call. `describe` turns an exception into text. Frames are
-  // those of `_frames.py`.
-  void Serve(int commands, int replies, nb::callable describe) {
-    std::array<char, 17> command{};
+  // letter, a count and 16 random bytes that the answer repeats. 'p' asks for
+  // an empty answer, 'r' for a call on the numbers that are in the inputs. 'w'
+  // asks for `count` calls on them and then for a call on those that the pipe
+  // `numbers` holds: nothing else runs between these calls, so that the last
+  // one finds the caches and the core's clock as its own calls leave them.
+  // `describe` turns an exception into text. Frames are those of `_frames.py`.
+  void Serve(int commands, int numbers, int replies, nb::callable describe) {
+    std::array<char, 18> command{};
 #ifdef __GLIBC__
     // Memory that the function frees is kept for its next call, as in a process
     // that has run for a while, so that calls need no new pages.
     mallopt(M_MMAP_THRESHOLD, 1 << 25);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
-    while (ReadAll(commands, command)) {
-      std::string body(command.data() + 1, command.size() - 1);
+    while (ReadAll(commands, command.data(), command.size())) {
+      std::string body(command.data() + 2, command.size() - 2);
       char kind = command[0];
-      if (kind == 'r') {
+      if (kind == 'r' || kind == 'w') {
         try {
+          if (kind == 'w') {
+            for (int i = 0; i < command[1]; ++i) Call();
+            for (Writable& array : inputs_)
+              if (!ReadAll(numbers, array.data(), array.nbytes())) return;
+          }
           const auto [start, end] = Call();
           body.append(std::bit_cast<std::array<char, 8>>(start).data(), 8);
           body.append(std::bit_cast<std::array<char, 8>>(end).data(), 8);
@@ -117,11 +125,12 @@ class TimedFunction {
     }
   }
 
-  static bool ReadAll(int descriptor, std::array<char, 17>& command) {
+  // Returns false if the pipe is closed.
+  static bool ReadAll(int descriptor, void* data, size_t size) {
     nb::gil_scoped_release released;
-    for (size_t done = 0; done < command.size();) {
+    for (size_t done = 0; done < size;) {
       const ssize_t part =
-          read(descriptor, command.data() + done, command.size() - done);
+          read(descriptor, static_cast<char*>(data) + done, size - done);
       if (part < 0 && errno == EINTR) continue;
       if (part <= 0) return false;
       done += static_cast<size_t>(part);

@@ -172,7 +172,7 @@ class _Threads:
 def _calls_before(seconds: float) -> int:
     """Returns the number of calls that are not timed, just before one that is. The first call after another program finds cold
     caches, which costs a few tenths of a millisecond."""
-    return 4 if seconds < 3e-4 else 2 if seconds < 5e-3 else 1 if seconds < 2e-2 else 0
+    return 3 if seconds < 3e-4 else 2 if seconds < 5e-3 else 1 if seconds < 2e-2 else 0
 
 
 class _Theirs:
@@ -196,13 +196,13 @@ class _Theirs:
     def run(self) -> float:
         seed = secrets.randbits(62)
         problem = self.problem(seed)
-        # A long call needs none before it, but an answer that is kept has to show.
-        traps = _calls_before(self.seconds) or int(self.trapped.seen < 3 or secrets.randbelow(8) == 0)
-        for _ in range(traps):
+        before = _calls_before(self.seconds)
+        # An answer that is kept shows in a call whose numbers are the last ones but for a few.
+        if before or self.trapped.seen < 3 or secrets.randbelow(8) == 0:
             numbers = _Numbers(self.last, self.other)
             self.guest.call(numbers, timed=False, more=True)
             self.trapped.offer(numbers)
-        self.seconds = self.guest.call(problem)
+        self.seconds = self.guest.call(problem, before=before)
         self.kept.offer(seed)
         self.last = problem
         return self.seconds
