@@ -6,6 +6,7 @@ what the child has copied. The clock is read by the compiled module in the child
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import fcntl
 import importlib
@@ -59,11 +60,12 @@ class Asked:
 class Watched:
     """What the parent saw of the timed calls. All in seconds."""
 
-    # By the number of calls before: the child's clock, and how much longer it took from question to answer.
-    calls: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    # By the number of calls before: the child's clock; the time and the CPU time from question to answer.
+    calls: dict[int, list[tuple[float, float, float]]] = field(default_factory=dict)
     empty: list[float] = field(default_factory=list)  # from question to answer of empty questions
     wall: float = 0.0
-    cpu: float = 0.0  # of the child and of the processes that it started
+    cpu: float = 0.0  # of the child
+    cores: float = 0.0  # the most that a call kept busy
 
 
 class Memory:
@@ -220,13 +222,28 @@ def describe(error: BaseException) -> str:
 
 
 def limit_threads(kind: str, threads: int) -> None:
-    """Gives the libraries of this process so many threads: PyTorch, and NumPy's BLAS if threadpoolctl is installed."""
+    """Gives the libraries of this process so many threads: PyTorch, the OpenBLAS of NumPy, and, if threadpoolctl is installed,
+    all that it knows. Others keep theirs, which the CPU time shows."""
     if kind == "torch":
         sys.modules["torch"].set_num_threads(threads)
     try:
         importlib.import_module("threadpoolctl").threadpool_limits(threads)
     except ImportError:
-        pass
+        _limit_openblas(threads)
+
+
+def _limit_openblas(threads: int) -> None:
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as file:
+            libraries = {line.split(maxsplit=5)[5].strip() for line in file if "openblas" in line}
+    except OSError:
+        return
+    for library in libraries:
+        for name in ("openblas_set_num_threads", "openblas_set_num_threads64_", "scipy_openblas_set_num_threads64_"):
+            try:
+                getattr(ctypes.CDLL(library), name)(ctypes.c_int(threads))
+            except (OSError, AttributeError):
+                continue
 
 
 class Guest:
@@ -321,11 +338,13 @@ class Guest:
             )
         if changed := self.memory.changed(numbers):
             raise Refused(changed)
-        self.watched.calls.setdefault(before, []).append((end - start, wall - (before + 1) * (end - start)))
+        self.watched.calls.setdefault(before, []).append((end - start, wall, cpu))
         if not timed:
             return end - start
         self.watched.wall += wall
         self.watched.cpu += cpu
+        if wall > 1e-3:  # the clocks are not read at the same time
+            self.watched.cores = max(self.watched.cores, cpu / wall)
         return end - start
 
     def outputs(self) -> Outputs:
@@ -353,23 +372,26 @@ class Guest:
         self.was_cpu = _cpu_of_group(self.child.process)
 
     def why_not_believed(self) -> str:
-        """Returns why the child's clock is not believed; empty if it is. What the parent measures is longer by the way to the
-        child and back, which empty questions measure too."""
+        """Returns why the child's clock is not believed; empty if it is. The parent measures the way to the child and back too,
+        for which empty questions stand, and on a busy machine the child also waits; but then it takes no CPU time, and it does
+        not wait in each call."""
         size, empty = float(self.memory.bytes.nbytes), _quarter(self.watched.empty)
         for before, calls in self.watched.calls.items():
-            claimed = statistics.median(seconds for seconds, _ in calls)
-            beyond = _quarter([extra for _, extra in calls])
-            if beyond > 5 * empty + 1e-4 + size / 4e9 + (0.5 + 2 * before) * claimed:
+            claimed = statistics.median(seconds for seconds, _, _ in calls)
+            most = (before + 1) * claimed + 5 * empty + 1e-4 + size / 4e9 + (0.5 + 2 * before) * claimed
+            walls, worked = [wall for _, wall, _ in calls], _quarter([cpu for _, _, cpu in calls])
+            if (_quarter(walls) > most and worked > most) or min(walls) > most + 5e-3:
                 return (
-                    f"its process claims {claimed:.3g} s for a call, but {(before + 1) * claimed + beyond:.3g} s passed until it "
-                    f"answered for {before + 1} (an empty question takes {empty:.3g} s)"
+                    f"its process claims {claimed:.3g} s for a call, but {_quarter(walls):.3g} s passed until it answered for "
+                    f"{before + 1} (an empty question takes {empty:.3g} s)"
                 )
         return ""
 
     def cores(self) -> float:
-        """Returns the CPU time of the timed calls divided by their time: the number of cores that were busy."""
+        """Returns CPU time divided by time: the number of cores that the timed calls kept busy, by the call that had the most.
+        Other programs of the machine can make it smaller and never larger."""
         others = max(0.0, _cpu_of_group(self.child.process) - self.was_cpu)
-        return (self.watched.cpu + others) / max(self.watched.wall, 1e-9)
+        return max(self.watched.cores, (self.watched.cpu + others) / max(self.watched.wall, 1e-9))
 
     def _empty(self) -> None:
         wall, *_ = self._ask(b"p", self.asked.timeout)
@@ -386,6 +408,8 @@ class Guest:
                 pass  # the reply tells how it ended
             kind, body = self.child.receive(start + timeout, 16 + 16 + _frames.MOST_TEXT)
             end = time.monotonic()
+            if self.child.has_ended():  # another process answered for it
+                raise _frames.Ended(self.child.wait())
             if body.take(16) != token or kind not in (letter, b"f"):
                 raise _frames.Malformed("expected the answer to the last question, found another one")
         except _frames.Late:
