@@ -201,9 +201,9 @@ def _torch_copies(asked: Asked, memory: Memory) -> Copying:
                 raise _not_an_array(name, value, "a dense tensor of PyTorch")
             if value.dtype is not dtype:
                 raise _wrong_type(name, value.dtype, asked.scalar)
-            if tuple(value.shape) != shape:
+            if value.shape != shape:
                 raise _wrong_shape(name, value.shape, shape)
-            copy(target, detach(value))
+            copy(target, detach(value) if value.requires_grad else value)
 
     def after(returned: Any) -> None:
         for name, value in (returned if isinstance(returned, dict) else {first: returned}).items():
