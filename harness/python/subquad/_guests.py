@@ -277,9 +277,12 @@ class Guest:
         self.can_pipe = self._widen()
         self.stopped = False
         self.was_cpu = 0.0
-        self._ask(b"p", 60.0)
-        for _ in range(20):
-            self._empty()
+        try:
+            for _ in range(20):
+                self._empty()
+        except Refused:
+            self.close()
+            raise
 
     def _serve(self, commands: int, numbers: int, replies: int) -> None:
         # A group of its own, so that the parent can stop and end what the function starts.
