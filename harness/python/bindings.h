@@ -31,5 +31,7 @@ void BindVerdicts(nanobind::module_& module);
 void BindCases(nanobind::module_& module);
 // Timed and Record: timing and result files.
 void BindRecords(nanobind::module_& module);
+// TimedFunction: calls of a user's function; why_impossible.
+void BindGuests(nanobind::module_& module);
 
 }  // namespace subquad

@@ -231,6 +231,29 @@ GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
   return verdict;
 }
 
+Verdict JudgeRowsGiven(const CaseFolder& folder, Scalar scalar,
+                       const std::string& like, uint64_t seed) {
+  // Work of about a tenth of a second.
+  constexpr double kWork = 1e8;
+  const Implementation own;
+  const Implementation& judged_as =
+      like.empty() ? own
+                   : FindImplementation(folder.op->description().id, like);
+  const Problem problem = InScalar(folder, scalar);
+  Trial trial(problem, folder.inputs, seed, NumbersFrom::kUser);
+  trial.SetOutputs(OutputsOf(folder));
+  const Answer answer =
+      ComputeAnswer(problem, trial.inputs(), SelectRows(problem, seed, kWork),
+                    {.plain = kWork, .emulated = kWork});
+  const RowBound bound = judged_as.norm_bound
+                             ? judged_as.norm_bound(problem, trial.inputs())
+                             : RowBound();
+  const Comparison comparison =
+      Compare(problem, answer, trial.arrays(),
+              ToleranceOf(answer, judged_as.bound_factor, bound));
+  return Judge(comparison, {}, static_cast<bool>(bound), 0, NumbersFrom::kUser);
+}
+
 OwnTest MakeOwnTest(const std::string& op, const Params& params,
                     const std::vector<GivenArray>& inputs,
                     const std::optional<GivenArray>& grad, Scalar scalar,

@@ -53,6 +53,13 @@ GivenVerdict CheckGiven(const CaseFolder& folder);
 GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
                         const std::string& like, NumbersFrom from);
 
+// Compares the expected tensors with the definition at rows that `seed`
+// chooses, by both gates and by nothing else: it tries no known mistakes. This
+// takes a fraction of the time of JudgeGiven; use it for outputs of a program
+// of which JudgeGiven has judged another output. `like` as there.
+Verdict JudgeRowsGiven(const CaseFolder& folder, Scalar scalar,
+                       const std::string& like, uint64_t seed);
+
 // Makes a user's test in this scalar type, to which the values are rounded. It
 // includes gradients if there is a `grad`.
 OwnTest MakeOwnTest(const std::string& op, const Params& params,

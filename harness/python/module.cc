@@ -114,4 +114,5 @@ NB_MODULE(_subquad, module) {
   BindVerdicts(module);
   BindCases(module);
   BindRecords(module);
+  BindGuests(module);
 }

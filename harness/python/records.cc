@@ -143,6 +143,7 @@ void BindRecords(nb::module_& module) {
       .def_prop_ro("passed", &Record::passed)
       .def_rw("setup_seconds", &Record::setup_seconds)
       .def_rw("first_seconds", &Record::first_seconds)
+      .def_rw("remark", &Record::remark)
       .def("judge",
            [](Record& record, const GivenVerdict& judged) {
              record.check = CheckOf(judged.verdict);

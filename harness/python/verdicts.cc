@@ -31,6 +31,19 @@ GivenVerdict JudgeOutput(const std::string& op, nb::dict params,
   });
 }
 
+// Judges rows of an output. Returns the reason if they are wrong, otherwise "".
+std::string WhyRowsFail(const std::string& op, nb::dict params,
+                        nb::list tensors, nb::list outputs,
+                        const std::string& scalar, const std::string& like,
+                        uint64_t seed) {
+  const CaseFolder folder = GivenCase(op, params, tensors, outputs, 0);
+  return WithoutGil([&] {
+    const Verdict verdict =
+        JudgeRowsGiven(folder, ParseScalar(scalar), like, seed);
+    return verdict.outcome == Outcome::kFailed ? verdict.reason : "";
+  });
+}
+
 // Returns where the wrong elements are, by output.
 std::vector<std::string> WhereOf(const GivenVerdict& judged) {
   std::vector<std::string> where;
@@ -150,6 +163,7 @@ void BindVerdicts(nb::module_& module) {
       .def_ro("worst", &GivenVerdict::worst);
   module.def("check", &Check);
   module.def("judge", &JudgeOutput);
+  module.def("why_rows_fail", &WhyRowsFail);
 
   nb::class_<TriedAnswer>(module, "TriedAnswer")
       .def_ro("name", &TriedAnswer::name)

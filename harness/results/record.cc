@@ -153,6 +153,7 @@ void VisitFields(T& record, Fields&& fields) {
   fields("device", record.device, Empty::kOmitted);
   fields("deterministic", record.deterministic, Empty::kOmitted);
   fields("timed_with", record.timed_with, Empty::kOmitted);
+  fields("remark", record.remark, Empty::kOmitted);
 }
 
 namespace {

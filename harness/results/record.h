@@ -121,7 +121,8 @@ struct Record {
   std::optional<RecordedDevice> device;
   std::optional<bool> deterministic;  // whether a second run gave the same bits
   std::vector<std::string>
-      timed_with;  // inputs timed alternately with this one
+      timed_with;      // inputs timed alternately with this one
+  std::string remark;  // on the timing of a user's function; empty without one
 
   bool passed() const { return check.verdict == Outcome::kPassed; }
   PointKey Key() const { return {case_id, implementation, backend, threads}; }

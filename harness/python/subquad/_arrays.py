@@ -42,6 +42,21 @@ def is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or any(hasattr(value, name) for name in names)
 
 
+def real_types(kind: str) -> tuple[type, ...]:
+    """Returns the types of arrays of a library whose numbers are in memory. A subclass may compute them when it is looked at."""
+    if kind == "torch":
+        torch = importlib.import_module("torch")
+        return torch.Tensor, torch.nn.Parameter
+    return (np.ndarray,)
+
+
+def is_real(value: Any, kind: str) -> bool:
+    """Tells whether a value is an array of this library whose numbers are in memory."""
+    if kind == "jax":
+        return kind_of(value) == "jax"
+    return type(value) in real_types(kind)
+
+
 def named_array(name: str, value: Any) -> NamedArray:
     """Returns a tensor in the form that the module reads, in row-major order on the CPU. Copies it only if necessary."""
     array, scalar = bits_of(name, value)

@@ -8,11 +8,8 @@ from __future__ import annotations
 import enum
 import faulthandler
 import os
-import pickle
 import resource
-import select
 import signal
-import struct
 import sys
 import time
 import traceback
@@ -21,7 +18,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from subquad import _arrays, _calls, _subquad
+from subquad import _arrays, _calls, _frames, _subquad
 
 Bits = _arrays.Bits
 
@@ -110,28 +107,23 @@ class Caller:
             finally:
                 os._exit(status)
         os.close(writing)
-        done = 0
-        ended = False
+        answers = _frames.Child(child, reading)
         try:
-            while done < len(calls):
-                message = _receive(reading, time.monotonic() + self.timeout)
-                if isinstance(message, Reply):
-                    done += 1
-                    yield message
-                    continue
-                fault = Fault(FaultKind.LATE, f"did not return within {self.timeout:g} s")
-                if message == "ended":
-                    _, status = os.waitpid(child, 0)
-                    ended = True
-                    fault = _how_it_ended(status)
-                yield Reply(fault=fault)
-                return
+            for call in calls:
+                try:
+                    reply = _received(answers, call, time.monotonic() + self.timeout)
+                except _frames.Late:
+                    yield Reply(fault=Fault(FaultKind.LATE, f"did not return within {self.timeout:g} s"))
+                    return
+                except _frames.Ended as ended:
+                    yield Reply(fault=how_it_ended(ended.status))
+                    return
+                except _frames.Malformed as malformed:
+                    yield Reply(fault=malformed_answer(malformed))
+                    return
+                yield reply
         finally:
-            os.close(reading)
-            if not ended:
-                if done < len(calls):
-                    os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
+            answers.stop()
 
     def _serve(self, calls: list[Call], writing: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -142,11 +134,8 @@ class Caller:
             # The threads of the parent's pool do not exist in a forked child.
             sys.modules["torch"].set_num_threads(1)
         for call in calls:
-            data = pickle.dumps(self.here(call), protocol=4)
-            with_size = struct.pack("<q", len(data)) + data
-            view = memoryview(with_size)
-            while view:
-                view = view[os.write(writing, view) :]
+            body = _body_of(self.here(call))
+            body.send(writing, b"v")
 
     def here(self, call: Call) -> Reply:
         """Makes the call in this process."""
@@ -173,7 +162,7 @@ class Caller:
             if not reply.fault:
                 for name, (bits, _) in reply.outputs.items():
                     now, _ = _arrays.bits_of(name, held[name])
-                    reply.overwritten = reply.overwritten or not np.array_equal(_raw(now), _raw(bits))
+                    reply.overwritten = reply.overwritten or _raw(now).tobytes() != _raw(bits).tobytes()
         return reply
 
     def _one(
@@ -213,6 +202,10 @@ class Caller:
                 kind = _arrays.kind_of(value)
                 text = f"returned an array of {kind} as {name}; expected an array of {self.kind}"
                 return failed(FaultKind.NOT_AN_ARRAY, text)
+            if not _arrays.is_real(value, self.kind):
+                found = f"{type(value).__module__}.{type(value).__qualname__}"
+                text = f"returned {found} as {name}; expected an array of {self.kind} whose numbers are in memory"
+                return failed(FaultKind.NOT_AN_ARRAY, text)
             try:
                 bits, scalar = _arrays.bits_of(name, value)
             except ValueError as error:
@@ -225,7 +218,7 @@ class Caller:
                 return failed(FaultKind.WRONG_TYPE, text)
             outputs[name] = np.array(bits), scalar
         for name, array in arrays.items():
-            if not np.array_equal(_raw(_arrays.bits_of(name, array)[0]), before[name]):
+            if _raw(_arrays.bits_of(name, array)[0]).tobytes() != before[name].tobytes():
                 return outputs, returned, Fault(FaultKind.CHANGED_INPUT, f"changed its input {name}")
         return outputs, returned, None
 
@@ -259,24 +252,53 @@ def _write_into(array: Any, bits: _arrays.Array, scalar: str, kind: str) -> None
         array.view(bits.dtype)[...] = bits
 
 
-def _receive(reading: int, deadline: float) -> Any:
-    """Returns a reply, "ended" if the child has exited, or "late" if nothing came in time."""
-    data, size = bytearray(), None
-    while size is None or len(data) < size:
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([reading], [], [], left)[0]:
-            return "late"
-        # Reads no byte of the next reply.
-        part = os.read(reading, min(1 << 20, (8 if size is None else size) - len(data)))
-        if not part:
-            return "ended"
-        data += part
-        if size is None and len(data) == 8:
-            size, data = struct.unpack("<q", data)[0], bytearray()
-    return pickle.loads(bytes(data))
+def _body_of(reply: Reply) -> _frames.Body:
+    """Returns the body of a frame: the seconds, whether an output was overwritten, the fault (0 or its kind, its detail and its
+    text), the outputs and those of the second call."""
+    body = _frames.Body()
+    body.number("d", reply.seconds)
+    body.number("B", reply.overwritten)
+    body.number("B", reply.fault.kind.value if reply.fault else 0)
+    body.text(reply.fault.detail if reply.fault else "")
+    body.text(reply.fault.text if reply.fault else "")
+    for outputs in (reply.outputs, reply.second):
+        body.number("B", len(outputs))
+        for name, (bits, scalar) in outputs.items():
+            body.tensor(name, bits, scalar)
+    return body
 
 
-def _how_it_ended(status: int) -> Fault:
+def _received(answers: _frames.Child, call: Call, deadline: float) -> Reply:
+    """Returns the next reply, which has the outputs of this call's cases or a fault. Raises what `answers.receive` raises."""
+    case = call.case
+    size = sum(8 * int(np.prod(shape)) for shape in case.output_shapes.values())
+    _, body = answers.receive(deadline, 2 * size + 200 * _frames.MOST_TEXT)
+    reply = Reply(seconds=body.seconds(), overwritten=body.integer("B") != 0)
+    kind, detail, text = body.integer("B"), body.text(), body.text()
+    if kind:
+        known = {fault.value: fault for fault in FaultKind if fault not in (FaultKind.LATE, FaultKind.ENDED)}
+        if kind not in known:
+            raise _frames.Malformed(f"expected the kind of a fault, found {kind}")
+        reply.fault = Fault(known[kind], text, detail)
+    for outputs, asked in ((reply.outputs, case), (reply.second, call.again)):
+        for _ in range(body.integer("B")):
+            name, bits = body.tensor(asked.output_shapes if asked else {}, case.scalar)
+            outputs[name] = bits
+        if asked and not kind and set(outputs) != set(asked.output_shapes):
+            raise _frames.Malformed(
+                f"expected the outputs {', '.join(asked.output_shapes)}, found {', '.join(outputs)}"
+            )
+    body.end()
+    return reply
+
+
+def malformed_answer(malformed: _frames.Malformed) -> Fault:
+    """The fault of a function whose process sent something that our code does not send."""
+    text = f"wrote into the pipe of its process, or changed our code there: {malformed}"
+    return Fault(FaultKind.ENDED, text, "Malformed")
+
+
+def how_it_ended(status: int) -> Fault:
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
         return Fault(FaultKind.ENDED, f"crashed: {name}", name)

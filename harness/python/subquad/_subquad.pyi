@@ -1,6 +1,6 @@
 """The compiled module, which is internal to the package. Use what `subquad` exports."""
 
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,9 @@ def judge(
     like: str,
     generated: bool,
 ) -> Verdict: ...
+def why_rows_fail(
+    op: str, params: dict[str, Any], tensors: _Tensors, outputs: _Tensors, scalar: str, like: str, seed: int
+) -> str: ...
 
 class TriedAnswer:
     @property
@@ -244,6 +247,7 @@ class Record:
 
     setup_seconds: float | None
     first_seconds: float | None
+    remark: str
 
     @property
     def implementation(self) -> str: ...
@@ -258,3 +262,22 @@ class Record:
 def record_of_ours(case: Case, implementation: str, threads: int) -> Record: ...
 def record_of_function(case: Case, name: str, threads: int) -> Record: ...
 def result_file(command: str, created: str, seed: int, threads: int, records: list[Record]) -> str: ...
+
+# Calls of a user's function.
+
+class TimedFunction:
+    """inputs and outputs: the bytes of the arrays that the function reads and of those that `finish` writes, as uint8."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: dict[str, Any],
+        finish: Callable[[Any], None],
+        after: Callable[[Any], None],
+        inputs: list[NDArray[Any]],
+        outputs: list[NDArray[Any]],
+    ) -> None: ...
+    def call(self) -> tuple[float, float]: ...
+    def serve(self, commands: int, numbers: int, replies: int, describe: Callable[[BaseException], str]) -> None: ...
+
+def why_impossible(case: Case, threads: int, seconds: float) -> str: ...

@@ -225,7 +225,7 @@ def verify(
     if array != "numpy":
         __import__(array)
     if isolate is None:
-        isolate = hasattr(os, "fork") and array != "jax" and not _holds_gpu(device)
+        isolate = hasattr(os, "fork") and array != "jax" and not holds_gpu(device)
     caller = Caller(function, array, device, isolate, timeout)
     work = _Work(caller, op, {name: _calls.plain(value) for name, value in params.items()}, sizes, seed, like)
     work.accepts_shared = grouped_heads
@@ -250,7 +250,7 @@ def verify(
     return work.result
 
 
-def _holds_gpu(device: str | None) -> bool:
+def holds_gpu(device: str | None) -> bool:
     torch = sys.modules.get("torch")
     return (device or "cpu") != "cpu" or (
         torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
