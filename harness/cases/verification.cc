@@ -161,7 +161,9 @@ bool Gives(const Values& values, const std::string& name) {
 }
 
 // Adds the cases of one variant, with a turn only one of the forms. A case that
-// contradicts the variant's own values is left out.
+// contradicts the variant's own values is left out, and so is one that these
+// values make impossible (positions beyond its keys). Throws InvalidInput if
+// all of them are impossible.
 void AddCases(const Operator& op, const Values& variant,
               const std::vector<int64_t>& sizes, Scalar scalar, uint64_t seed,
               std::optional<size_t> turn, std::vector<Case>& cases) {
@@ -170,15 +172,23 @@ void AddCases(const Operator& op, const Values& variant,
   request.scalar = scalar;
   request.seed = seed;
   const auto add = [&](int64_t n, Values more) {
+    std::erase_if(more, [&](const auto& item) {
+      return std::ranges::count(variant, item) > 0;
+    });
     if (std::ranges::any_of(
             more, [&](const auto& item) { return Gives(variant, item.first); }))
       return;
     request.n = n;
     request.values = variant;
     request.values.insert(request.values.end(), more.begin(), more.end());
-    cases.push_back(MakeCase(request));
+    try {
+      cases.push_back(MakeCase(request));
+    } catch (const InvalidInput&) {
+      // The user's values and those of this case exclude each other.
+      if (variant.empty()) throw;
+    }
   };
-  request.n = 16;
+  request.n = std::max<int64_t>(16, std::ranges::max(sizes));
   request.values = variant;
   const Case probe = MakeCase(request);
   const Signature signature = op.SignatureFor(probe.params, false);

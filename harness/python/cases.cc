@@ -99,6 +99,38 @@ std::string SharedAxes(const Case& test_case) {
   return "";
 }
 
+// Returns the number of batch and head axes of every input.
+nb::dict LeadingAxesOf(const Case& test_case) {
+  const Problem problem = ProblemOf(test_case);
+  nb::dict axes;
+  for (size_t i = 0; i < problem.inputs.size(); ++i)
+    axes[problem.inputs[i].name.c_str()] = problem.input_leading[i].size();
+  return axes;
+}
+
+// Returns the required inputs that are data, which groups of heads may share.
+std::vector<std::string> DataInputs(const Case& test_case) {
+  const Signature signature =
+      test_case.op->SignatureFor(test_case.params, false);
+  std::vector<std::string> names;
+  for (const TensorRule& rule : signature.inputs)
+    if (rule.role == Role::kData && !rule.optional) names.push_back(rule.name);
+  return names;
+}
+
+// Returns the multiply-adds of the reference for all rows.
+double WorkOf(const Case& test_case) {
+  const Problem problem = ProblemOf(test_case);
+  double work = problem.op->SharedWork(problem);
+  for (size_t o = 0; o < problem.outputs.size(); ++o) {
+    const auto output = static_cast<int>(o);
+    const OutputLayout layout = LayoutOf(problem, output);
+    work += static_cast<double>(layout.heads * layout.rows) *
+            problem.op->RowWork(problem, output);
+  }
+  return work;
+}
+
 using Values = std::vector<std::pair<std::string, std::string>>;
 
 std::vector<Case> CasesFor(const std::string& op, const Values& values,
@@ -163,6 +195,9 @@ void BindCases(nb::module_& module) {
           "heads",
           [](const Case& test_case) { return test_case.leading.heads; })
       .def_prop_ro("shared_axes", &SharedAxes)
+      .def_prop_ro("leading_axes", &LeadingAxesOf)
+      .def_prop_ro("data_inputs", &DataInputs)
+      .def_prop_ro("work", &WorkOf)
       .def_prop_ro("length", &LengthOf)
       .def_prop_ro(
           "params",

@@ -90,7 +90,9 @@ std::optional<Diagnosis> DiagnoseNotFinite(const CaseFolder& folder,
 }
 
 // Returns a failed verdict if an output has NaN or infinite values.
-std::optional<GivenVerdict> NotFinite(const CaseFolder& folder, Scalar scalar) {
+// `diagnoses`: whether the verdict says what the output resembles.
+std::optional<GivenVerdict> NotFinite(const CaseFolder& folder, Scalar scalar,
+                                      bool diagnoses = true) {
   int64_t count = 0, elements = 0, first = -1;
   const ExpectedTensor* where = nullptr;
   for (const ExpectedTensor& tensor : folder.expected)
@@ -115,7 +117,7 @@ std::optional<GivenVerdict> NotFinite(const CaseFolder& folder, Scalar scalar) {
                                     " elements are NaN or infinite");
   verdict.verdict.comparison.elements = elements;
   verdict.verdict.comparison.not_finite = count;
-  verdict.verdict.diagnosis = DiagnoseNotFinite(folder, scalar);
+  if (diagnoses) verdict.verdict.diagnosis = DiagnoseNotFinite(folder, scalar);
   verdict.scalar = scalar;
   verdict.deciding.error = HUGE_VAL;
   return verdict;
@@ -202,12 +204,14 @@ GivenVerdict CheckGiven(const CaseFolder& folder) {
 }
 
 GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
-                        const std::string& like, NumbersFrom from) {
+                        const std::string& like, NumbersFrom from,
+                        const Effort& effort) {
   const Implementation own;
   const Implementation& judged_as =
       like.empty() ? own
                    : FindImplementation(folder.op->description().id, like);
-  if (auto not_finite = NotFinite(folder, scalar)) return *not_finite;
+  if (auto not_finite = NotFinite(folder, scalar, effort.diagnosis))
+    return *not_finite;
   for (const TensorRule& rule : folder.problem.outputs)
     if (!FindExpected(folder, rule.name))
       throw InvalidInput("output " + rule.name,
@@ -215,7 +219,8 @@ GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
                          "none");
   GivenVerdict verdict;
   verdict.scalar = scalar;
-  Trial trial(InScalar(folder, scalar), folder.inputs, 1, from);
+  Trial trial(InScalar(folder, scalar), folder.inputs, 1, from,
+              effort.most_work);
   Answer answer = trial.answer();
   if (folder.expected_error > 0) {
     for (OutputAnswer& output : answer.outputs)
@@ -223,8 +228,27 @@ GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
     trial.set_answer(std::move(answer));
   }
   trial.SetOutputs(OutputsOf(folder));
+  if (!effort.margin) {
+    const RowBound bound =
+        judged_as.norm_bound
+            ? judged_as.norm_bound(trial.problem(), trial.inputs())
+            : RowBound();
+    const bool norm_wise = static_cast<bool>(bound);
+    const Comparison comparison =
+        Compare(trial.problem(), trial.answer(), trial.arrays(),
+                ToleranceOf(trial.answer(), judged_as.bound_factor, bound));
+    Margin unknown;
+    unknown.wrong_answers = 1;  // at least one mistake is assumed to apply
+    verdict.verdict =
+        Judge(comparison, unknown, norm_wise, 0, NumbersFrom::kUser);
+    if (verdict.verdict.outcome != Outcome::kFailed || !effort.diagnosis) {
+      verdict.deciding = DecidingGateOf(comparison, norm_wise);
+      SetWorst(folder, verdict);
+      return verdict;
+    }
+  }
   verdict.verdict = trial.JudgeOutputs(judged_as);
-  trial.Explain(judged_as, verdict.verdict);
+  if (effort.diagnosis) trial.Explain(judged_as, verdict.verdict);
   verdict.deciding =
       DecidingGateOf(verdict.verdict.comparison, trial.IsNormWise(judged_as));
   SetWorst(folder, verdict);

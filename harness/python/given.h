@@ -2,6 +2,7 @@
 // a case folder. The Python module uses it, but it is independent of Python.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,10 +49,20 @@ struct GivenVerdict {
 // out` of `subquad check` does.
 GivenVerdict CheckGiven(const CaseFolder& folder);
 
+// What a verdict may cost.
+struct Effort {
+  // Multiply-adds of the reference; of longer problems, rows are sampled.
+  double most_work = std::numeric_limits<double>::infinity();
+  bool margin = true;     // false: an output that passes has no margin
+  bool diagnosis = true;  // false: a failure is not compared with mistakes
+};
+
 // Judges the expected tensors as the output of an implementation in this scalar
-// type: by the plain bound, or by the bound of our implementation `like`.
+// type: by the plain bound, or by the bound of our implementation `like`. The
+// effort does not change the tolerance.
 GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
-                        const std::string& like, NumbersFrom from);
+                        const std::string& like, NumbersFrom from,
+                        const Effort& effort = {});
 
 // Compares the expected tensors with the definition at rows that `seed`
 // chooses, by both gates and by nothing else: it tries no known mistakes. This

@@ -22,12 +22,17 @@ GivenVerdict Check(const std::string& op, nb::dict params, nb::list tensors,
 GivenVerdict JudgeOutput(const std::string& op, nb::dict params,
                          nb::list tensors, nb::list outputs,
                          double expected_error, const std::string& scalar,
-                         const std::string& like, bool generated) {
+                         const std::string& like, bool generated,
+                         std::optional<double> most_work, bool margin,
+                         bool diagnosis) {
   const CaseFolder folder =
       GivenCase(op, params, tensors, outputs, expected_error);
+  Effort effort{.margin = margin, .diagnosis = diagnosis};
+  if (most_work) effort.most_work = *most_work;
   return WithoutGil([&] {
     return JudgeGiven(folder, ParseScalar(scalar), like,
-                      generated ? NumbersFrom::kUs : NumbersFrom::kUser);
+                      generated ? NumbersFrom::kUs : NumbersFrom::kUser,
+                      effort);
   });
 }
 
@@ -42,6 +47,17 @@ std::string WhyRowsFail(const std::string& op, nb::dict params,
         JudgeRowsGiven(folder, ParseScalar(scalar), like, seed);
     return verdict.outcome == Outcome::kFailed ? verdict.reason : "";
   });
+}
+
+// Returns the operator's implementations on the CPU that have a norm-wise error
+// bound.
+std::vector<std::string> NormWise(const std::string& op) {
+  std::vector<std::string> names;
+  for (const Implementation* implementation :
+       ImplementationsOf(FindOperator(op)))
+    if (implementation->norm_bound && implementation->backend == Backend::kCpu)
+      names.emplace_back(implementation->id);
+  return names;
 }
 
 // Returns where the wrong elements are, by output.
@@ -162,8 +178,13 @@ void BindVerdicts(nb::module_& module) {
       .def_prop_ro("error_over_plain", of_numbers(&Comparison::over_plain))
       .def_ro("worst", &GivenVerdict::worst);
   module.def("check", &Check);
-  module.def("judge", &JudgeOutput);
   module.def("why_rows_fail", &WhyRowsFail);
+  module.def("norm_wise", &NormWise);
+  module.def("judge", &JudgeOutput, nb::arg("op"), nb::arg("params"),
+             nb::arg("tensors"), nb::arg("outputs"), nb::arg("expected_error"),
+             nb::arg("scalar"), nb::arg("like"), nb::arg("generated"),
+             nb::arg("most_work").none() = nb::none(), nb::arg("margin") = true,
+             nb::arg("diagnosis") = true);
 
   nb::class_<TriedAnswer>(module, "TriedAnswer")
       .def_ro("name", &TriedAnswer::name)

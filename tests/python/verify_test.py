@@ -113,7 +113,7 @@ def test_one_row_resembles_nothing(tmp_path):
             return -out
         return out + np.sin(np.arange(out.size) ** 2).reshape(out.shape).astype(out.dtype)
 
-    result = subquad.verify(wrong, "toeplitz_1d", n=[1, 2, 3, 16], shrink=0, folder=tmp_path)
+    result = subquad.verify(wrong, "toeplitz_1d", n=[1, 3, 16], shrink=0, folder=tmp_path)
     assert any("n=1," in failure.case for failure in result.failures)
     assert result.looks_like is None and "like" not in str(result), str(result)
 
@@ -132,7 +132,7 @@ def takes_and_ignores(name):
 def test_a_parameter_that_is_taken_is_tested(name, mistake, tmp_path):
     result = subquad.verify(takes_and_ignores(name), "softmax_attention", grouped_heads=False, folder=tmp_path)
     assert not result and result.looks_like == mistake, str(result)
-    assert all(f"{name}=" in failure.kind for failure in result.failures)
+    assert all(failure.kind in (f"{name}=1", f"{name}=0.3125", "called again", "pairs") for failure in result.failures)
 
 
 def raises(weights, values, causal=False):

@@ -119,6 +119,20 @@ def parameter_names(function: Callable[..., Any]) -> list[str] | None:
     return [parameter.name for parameter in parameters if parameter.kind in by_name]
 
 
+def required_names(function: Callable[..., Any]) -> list[str] | None:
+    """Returns the names of the arguments that a function requires; None if it does not tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in by_name and parameter.default is inspect.Parameter.empty
+    ]
+
+
 def accepted(function: Callable[..., Any]) -> Callable[[str], bool]:
     """Returns a predicate that tells whether a function accepts an argument of this name."""
     names = parameter_names(function)

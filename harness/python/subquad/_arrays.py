@@ -135,6 +135,66 @@ def array_of(bits: Array, scalar: str, kind: str, device: str | None = None) -> 
     return bits
 
 
+def float64_of(bits: Array, scalar: str) -> Array:
+    """Converts an array of the module to float64."""
+    if scalar == "bfloat16":
+        return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return (bits.view(np.float16) if scalar == "float16" else bits).astype(np.float64)
+
+
+def rounded(numbers: Array, scalar: str) -> Array:
+    """Rounds finite numbers to a scalar type, ties to even, and returns them as an array of the module."""
+    if scalar != "bfloat16":
+        array = numbers.astype(scalar)
+        return array.view(np.uint16) if scalar == "float16" else array
+    words = numbers.astype(np.float32).view(np.uint32)
+    return ((words + 0x7FFF + ((words >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def laid_out(array: Any, layout: str, kind: str) -> Any:
+    """Returns an array of the same values in memory that is not row-major, as models hand it over. JAX has no such arrays.
+
+    layout: "transposed": the last axes but one are exchanged in memory, as in [n, h, d] seen as [h, n, d]. "packed": a slice of
+    wider rows, as those of q, k and v in one array.
+    """
+    if kind == "jax" or not layout:
+        return array
+    rank = array.ndim
+    if rank == 0 or array.shape[-1] == 0:
+        return array
+    if layout == "transposed" and rank > 1:
+        first, second = (-2, -3) if rank > 2 and array.shape[-3] > 1 else (-1, -2)
+        if kind == "torch":
+            return array.transpose(first, second).contiguous().transpose(first, second)
+        return np.ascontiguousarray(np.swapaxes(array, first, second)).swapaxes(first, second)
+    # A vector has every second number of a longer one, or begins inside one.
+    step = 2 if rank == 1 and layout == "transposed" else 1
+    width, before = array.shape[-1], 3 if step == 1 else 0
+    shape = (*array.shape[:-1], before + step * width + 5)
+    wide = array.new_full(shape, 7) if kind == "torch" else np.full(shape, 7, array.dtype)
+    part = wide[..., before : before + step * width : step]
+    part[...] = array
+    return part
+
+
+def expanded(array: Any, axis: int, kind: str) -> Any:
+    """Returns an array whose first entry along an axis is repeated with a stride of 0; in JAX, a copy of it. The memory behind the
+    first entry holds other numbers."""
+    part = array[(slice(None),) * axis + (slice(0, 1),)]
+    if kind == "jax":
+        return importlib.import_module("jax.numpy").broadcast_to(part, array.shape)
+    if kind == "torch":
+        memory = array.new_full((array.numel(),), 7)
+        first = memory[: part.numel()].reshape(part.shape)
+        first[...] = part
+        return first.expand(array.shape)
+    memory = np.full(array.size, 7, array.dtype)
+    first = memory[: part.size].reshape(part.shape)
+    first[...] = part
+    strides = tuple(0 if place == axis else stride for place, stride in enumerate(first.strides))
+    return np.lib.stride_tricks.as_strided(first, array.shape, strides)  # writeable, unlike that of broadcast_to
+
+
 def numpy_type(scalar: str) -> np.dtype[Any]:
     """Returns NumPy's type for a scalar type. NumPy has no bfloat16; ml_dtypes, which comes with JAX, provides it."""
     if scalar != "bfloat16":

@@ -290,6 +290,29 @@ def drawn(case: _subquad.Case) -> _subquad.Problem:
     return case.draw()
 
 
+@dataclass(frozen=True)
+class Given:
+    """The tensors and parameters of a call. Those of 16-bit types are arrays of uint16. types: the scalar type of every tensor."""
+
+    scalar: str
+    params: dict[str, Any]
+    tensors: dict[str, _arrays.Array]
+    types: dict[str, str]
+    outputs: dict[str, tuple[int, ...]]
+    backward: bool
+
+    def named(self) -> list[_arrays.NamedArray]:
+        return [(name, bits, self.types[name]) for name, bits in self.tensors.items()]
+
+
+def given(case: _subquad.Case) -> Given:
+    """Returns the tensors and parameters of a generated case."""
+    problem = drawn(case)
+    tensors = dict(problem.tensors)
+    types = {name: problem.scalar for name in tensors}
+    return Given(problem.scalar, problem.params, tensors, types, problem.outputs, problem.backward)
+
+
 def check_of(op: str, judged: _subquad.Verdict, scalar: str) -> Check:
     """Converts the module's verdict to a Check."""
     worst = judged.worst

@@ -8,28 +8,128 @@ from __future__ import annotations
 import enum
 import faulthandler
 import os
+import re
 import resource
 import signal
 import sys
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from subquad import _arrays, _calls, _frames, _subquad
+from subquad import _arguments, _arrays, _calls, _frames, _pairs, _subquad
 
 Bits = _arrays.Bits
+MIDDLE = "middle"
 
 
 @dataclass
 class Call:
-    """The arguments of a call: a case, and that of the second call on the same arrays, if there is one."""
+    """The arguments of a call, and of a second one on the same arrays if there is one.
+
+    again: the case of the second call. With keeps, only its parameters are used: the tensors are those of the first call, or,
+    with keeps = MIDDLE, those with the numbers in the middle of each in another order.
+    arguments: the parameters that the function accepts; None: all of them. layout: as in _arrays.laid_out, or "expanded".
+    fresh: the arrays are row-major, with the numbers of the layout. low: inputs whose numbers are near -8, where an activation such
+    as elu(x) + 1 is next to zero. defaults: parameters that the function requires and the case leaves at these values.
+    own: tensors that the function makes itself, by functions that make them for the reference.
+    """
 
     case: _subquad.Case
     again: _subquad.Case | None = None
-    arguments: tuple[str, ...] | None = None  # parameters that the function accepts; None: all of them
+    arguments: tuple[str, ...] | None = None
+    layout: str = ""
+    keeps: str = ""
+    fresh: bool = False
+    low: tuple[str, ...] = ()
+    defaults: dict[str, Any] = field(default_factory=dict)
+    own: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    known_names: tuple[str, ...] = ()  # of the operator's inputs and parameters
+
+    def first(self) -> _calls.Given:
+        """Returns the tensors and parameters of the first call."""
+        given = _calls.given(self.case)
+        if self.low:
+            low = {name: _lowered(given.tensors[name], given.scalar) for name in self.low}
+            given = replace(given, tensors={**given.tensors, **low})
+        if self.layout == "expanded":
+            tensors = dict(given.tensors)
+            for name, axis in self.expanded_axes().items():
+                tensors[name] = np.ascontiguousarray(
+                    np.broadcast_to(tensors[name].take([0], axis), tensors[name].shape)
+                )
+            given = replace(given, tensors=tensors)
+        return self._with_own(self.case, given)
+
+    def second(self) -> _calls.Given:
+        """Returns the tensors and parameters of the second call."""
+        if self.again is None:
+            raise ValueError("a call without a second one")
+        other = _calls.given(self.again)
+        if self.keeps:
+            kept = _calls.given(self.case)
+            tensors = {name: _reordered(bits) if self.keeps == MIDDLE else bits for name, bits in kept.tensors.items()}
+            other = replace(other, tensors=tensors)
+        return self._with_own(self.again, other)
+
+    def expanded_axes(self) -> dict[str, int]:
+        """Returns the axis along which each expanded tensor repeats its first entry: the heads, or the batch if there is one; of an
+        incoming gradient, the rows."""
+        shapes, leading = self.case.input_shapes, self.case.leading_axes
+        axes = {}
+        for name in _pairs.expandable(self.case):
+            if name == "grad":
+                axes[name] = len(shapes[name]) - 2
+            else:
+                axes[name] = max(range(leading[name]), key=lambda axis: (shapes[name][axis] > 1, -axis))
+        return axes
+
+    def _with_own(self, case: _subquad.Case, given: _calls.Given) -> _calls.Given:
+        if not self.own:
+            return given
+        tensors, types = dict(given.tensors), dict(given.types)
+        for name, make in self.own.items():
+            if name in tensors:
+                tensors[name], types[name] = _made(name, make, case, given)
+        return replace(given, tensors=tensors, types=types)
+
+
+def _made(name: str, make: Callable[..., Any], case: _subquad.Case, given: _calls.Given) -> Bits:
+    """Returns a tensor that a user's function makes. Raises ValueError if it does not fit the case."""
+    shape = tuple(given.tensors[name].shape)
+    known = {**case.settings, **given.params, "shape": shape, "queries": case.queries, "keys": case.keys}
+    accepts = _arguments.accepted(make)
+    try:
+        value = make(**{key: known[key] for key in known if accepts(key)})
+    except Exception as error:
+        raise ValueError(
+            f'tensors["{name}"]: expected a function that makes a tensor of shape {list(shape)}, found one that raised '
+            f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}; it may name shape, "
+            f"{', '.join(sorted(set(known) - {'shape'}))}"
+        ) from None
+    bits, scalar = _arrays.bits_of(f'tensors["{name}"]', value)
+    if tuple(bits.shape) != shape:
+        raise ValueError(f'tensors["{name}"]: expected an array of shape {list(shape)}, found {list(bits.shape)}')
+    if scalar == "float64" and given.scalar != "float64":
+        return bits.astype(np.float32), "float32"  # as the function under test computes it
+    return np.array(bits), scalar
+
+
+def _reordered(bits: _arrays.Array) -> _arrays.Array:
+    """Returns the numbers of an array with most of those in the middle third in the opposite order. First, middle and last numbers,
+    sum and norm do not change."""
+    flat = np.array(bits).reshape(-1)
+    count = len(flat)
+    places = np.arange(count // 3, count // 2 - 1)
+    flat[places], flat[count - 1 - places] = flat[count - 1 - places], flat[places]
+    return flat.reshape(bits.shape)
+
+
+def _lowered(bits: _arrays.Array, scalar: str) -> _arrays.Array:
+    """Moves numbers from N(0, 1) to N(-8, 1/4)."""
+    return _arrays.rounded(_arrays.float64_of(bits, scalar) / 2 - 8, scalar)
 
 
 class FaultKind(enum.Enum):
@@ -43,6 +143,7 @@ class FaultKind(enum.Enum):
     WRONG_TYPE = enum.auto()
     WRONG_SHAPE = enum.auto()
     CHANGED_INPUT = enum.auto()
+    REFUSED = enum.auto()  # it said that it does not do this
 
 
 @dataclass(frozen=True)
@@ -139,25 +240,19 @@ class Caller:
 
     def here(self, call: Call) -> Reply:
         """Makes the call in this process."""
-        problem = _calls.drawn(call.case)
-        arrays = {
-            name: _arrays.array_of(np.array(bits), problem.scalar, self.kind, self.device)
-            for name, bits in problem.tensors.items()
-        }
+        given = call.first()
+        arrays = self._arrays_of(call, given)
         reply = Reply()
         start = time.perf_counter()
-        reply.outputs, held, reply.fault = self._one(call, problem, arrays)
+        reply.outputs, held, reply.fault = self._one(call, given, arrays)
         reply.seconds = time.perf_counter() - start
         if call.again and not reply.fault:
-            other = _calls.drawn(call.again)
+            other = call.second()
             if self.kind == "jax":
-                arrays = {
-                    name: _arrays.array_of(np.array(bits), other.scalar, self.kind)
-                    for name, bits in other.tensors.items()
-                }
+                arrays = self._arrays_of(call, other)
             else:
-                for name, bits in other.tensors.items():
-                    _write_into(arrays[name], bits, other.scalar, self.kind)
+                for name, array in arrays.items():
+                    _write_into(array, other.tensors[name], other.scalar, self.kind)
             reply.second, _, reply.fault = self._one(call, other, arrays)
             if not reply.fault:
                 for name, (bits, _) in reply.outputs.items():
@@ -165,24 +260,43 @@ class Caller:
                     reply.overwritten = reply.overwritten or _raw(now).tobytes() != _raw(bits).tobytes()
         return reply
 
+    def _arrays_of(self, call: Call, given: _calls.Given) -> dict[str, Any]:
+        """Returns the arrays that the function is called with, in the layout of the call."""
+        layout = "" if call.fresh else call.layout
+        expanded = call.expanded_axes() if layout == "expanded" else {}
+        arrays = {}
+        for name, bits in given.tensors.items():
+            if name in call.own:
+                continue
+            array = _arrays.array_of(np.array(bits), given.scalar, self.kind, self.device)
+            if name in expanded:
+                array = _arrays.expanded(array, expanded[name], self.kind)
+            elif layout != "expanded":
+                array = _arrays.laid_out(array, layout, self.kind)
+            arrays[name] = array
+        return arrays
+
     def _one(
-        self, call: Call, problem: _subquad.Problem, arrays: dict[str, Any]
+        self, call: Call, problem: _calls.Given, arrays: dict[str, Any]
     ) -> tuple[dict[str, Bits], dict[str, Any], Fault | None]:
         """Calls the function. Returns its outputs as bits, the returned arrays and a fault, if there is one."""
         backward = problem.backward
         # Keeps a copy of the values to detect inputs that the function changes.
         before = {name: _raw(np.array(_arrays.bits_of(name, array)[0])) for name, array in arrays.items()}
         inputs = {name: array for name, array in arrays.items() if not (backward and name == "grad")}
-        params = problem.params
+        params = {**call.defaults, **problem.params}
         if call.arguments is not None:
             params = {name: value for name, value in params.items() if name in call.arguments}
         try:
             if backward:
                 returned = self._gradients(inputs, params, arrays["grad"])
+                if not returned:
+                    return {}, {}, Fault(FaultKind.REFUSED, "no gradient reaches any input", "no gradient")
             else:
                 returned = self.function(**inputs, **params)
         except (Exception, SystemExit) as error:  # pylint: disable=broad-except
-            return {}, {}, _how_it_failed(error)
+            missing = {name for name in call.known_names if name not in inputs and name not in params}
+            return {}, {}, _how_it_failed(error, missing)
         if not isinstance(returned, dict):
             returned = {next(iter(problem.outputs)): returned}
 
@@ -305,9 +419,18 @@ def how_it_ended(status: int) -> Fault:
     return Fault(FaultKind.ENDED, f"ended the process with status {os.WEXITSTATUS(status)}")
 
 
-def _how_it_failed(error: Exception | SystemExit) -> Fault:
+def _how_it_failed(error: Exception | SystemExit, missing: set[str]) -> Fault:
+    """Describes an exception. missing: names of the operator that this call did not pass."""
     lines = str(error).strip().split("\n")
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     name = type(error).__name__
+    if isinstance(error, NotImplementedError):
+        return Fault(FaultKind.REFUSED, f"{name}: {lines[0]}" if lines[0] else name, name)
+    if isinstance(error, TypeError) and "missing" in lines[0]:
+        named = [word for word in re.findall(r"'(\w+)'", lines[0]) if word in missing]
+        if named:
+            return Fault(FaultKind.REFUSED, f"it requires {', '.join(named)}", name)
+    if isinstance(error, RuntimeError) and "does not require grad" in lines[0]:
+        return Fault(FaultKind.REFUSED, "its output has no gradient", "no gradient")
     return Fault(FaultKind.RAISED, f"raised {name}: {lines[0]}{where}", name)

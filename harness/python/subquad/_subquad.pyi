@@ -107,10 +107,14 @@ def judge(
     scalar: str,
     like: str,
     generated: bool,
+    most_work: float | None = None,
+    margin: bool = True,
+    diagnosis: bool = True,
 ) -> Verdict: ...
 def why_rows_fail(
     op: str, params: dict[str, Any], tensors: _Tensors, outputs: _Tensors, scalar: str, like: str, seed: int
 ) -> str: ...
+def norm_wise(op: str) -> list[str]: ...
 
 class TriedAnswer:
     @property
@@ -191,7 +195,8 @@ class Case:
     """A generated case; `str()` is its id. Cases with the same id are equal.
 
     length: n_q if it equals n_k, otherwise None. settings: parameters, sizes and axes by name. shared_axes: the head axes of
-    tensors that groups of heads share (k:2+v:2), or "".
+    tensors that groups of heads share (k:2+v:2), or "". leading_axes: the number of batch and head axes of every input. data_inputs: the required inputs that are data. work: multiply-adds of the
+    reference for all rows.
     """
 
     @property
@@ -206,6 +211,12 @@ class Case:
     def heads(self) -> int: ...
     @property
     def shared_axes(self) -> str: ...
+    @property
+    def leading_axes(self) -> dict[str, int]: ...
+    @property
+    def data_inputs(self) -> list[str]: ...
+    @property
+    def work(self) -> float: ...
     @property
     def length(self) -> int | None: ...
     @property
