@@ -83,21 +83,6 @@ std::vector<Case> CasesFor(const Options& options) {
   return cases;
 }
 
-// Throws InvalidInput if the tensors of a case are larger than the free memory.
-// Generated tensors exist in the scalar type and in double.
-void CheckMemory(const Case& test_case, const Problem& problem) {
-  const double needed = TensorBytes(problem) / Info(problem.scalar).bytes *
-                        (Info(problem.scalar).bytes + sizeof(double));
-  const auto free = static_cast<double>(AvailableMemoryBytes());
-  if (free > 0 && needed > free)
-    throw InvalidInput(
-        test_case.Id(),
-        fmt::format("a case whose tensors fit into the {:.3g} GiB of free "
-                    "memory",
-                    free / (1 << 30)),
-        fmt::format("{:.3g} GiB", needed / (1 << 30)));
-}
-
 int Verify(const Options& options) {
   options.filters.Check();
   options.filters.TellOfUnusableDevice();

@@ -192,9 +192,11 @@ Margin MarginOf(const Problem& problem, const Inputs& inputs,
                 const Answer& answer,
                 const std::vector<WrongAnswer>& wrong_answers,
                 const Tolerance& tolerance, bool bound_alone) {
+  const auto compare = [&](const WrongAnswer& mistake) {
+    return CompareRows(problem, answer, mistake.parts, tolerance);
+  };
   const auto distance = [&](const WrongAnswer& mistake) {
-    return DistanceOf(CompareRows(problem, answer, mistake.parts, tolerance),
-                      bound_alone);
+    return DistanceOf(compare(mistake), bound_alone);
   };
   Margin margin;
   const auto count = [&](const std::string& name, double value) {
@@ -206,7 +208,10 @@ Margin MarginOf(const Problem& problem, const Inputs& inputs,
   std::vector<BlindSpot> spots;
   std::vector<std::string> names;
   for (const WrongAnswer& wrong : wrong_answers) {
-    const double value = distance(wrong);
+    const Comparison comparison = compare(wrong);
+    // Any tolerance rejects elements that are not written.
+    if (comparison.not_finite > 0) continue;
+    const double value = DistanceOf(comparison, bound_alone);
     if (wrong.small_by_design) {
       if (value < 1)
         margin.too_small.push_back({wrong.name, value, wrong.remedy});

@@ -50,6 +50,7 @@ DrawnProblem DrawProblem(const Case& test_case) {
   Problem problem;
   const Inputs inputs = WithoutGil([&] {
     problem = ProblemOf(test_case);
+    CheckMemory(test_case, problem);
     return GenerateInputs(test_case, problem);
   });
   DrawnProblem drawn{.op = std::string(test_case.op->description().id),

@@ -121,8 +121,7 @@ std::vector<std::string> ParseAxis(const std::string& option,
     }
     if (range.size() == 2)
       throw InvalidInput(option,
-                         "a step after the range, such as " + part + ":x2 or " +
-                             part + ":+256",
+                         "START:END:STEP, such as 1024:4096:x2 or 16:64:+8",
                          "'" + text + "'");
     if (range.size() != 3) throw InvalidInput(option, kAxis, "'" + text + "'");
     const bool times = range[2].starts_with('x');

@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--folder", metavar="FOLDER", help="folder for failing cases (default: a temporary one)")
     verify.add_argument("--timeout", type=float, metavar="S", help="the largest number of seconds for one call")
     verify.add_argument("--shrink", type=float, metavar="S", help="seconds for making failing cases smaller")
-    verify.add_argument("--junit", metavar="FILE", help="also write a report in JUnit's XML format")
+    verify.add_argument("--junit", metavar="FILE", help="also write a report in JUnit's XML format; replaces FILE")
     sweep.add_argument("--n", required=True, metavar="N,N", help="numbers of tokens")
     sweep.add_argument("--baseline", action="append", metavar="NAME", help="one of our implementations (repeatable)")
     sweep.add_argument("--scalar", default="float32", metavar="TYPE", help="the scalar type (default: float32)")
@@ -160,17 +160,18 @@ def _function(text: str) -> Callable[..., Any]:
         raise ValueError(f"function: expected FILE.py:NAME, found {text!r}")
     file = pathlib.Path(path)
     if not file.is_file():
-        raise ValueError(f"function: expected a file of Python, found no file {path}")
+        raise ValueError(f"function: expected a Python file, found no file {path}")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise ValueError(f"function: expected a file of Python whose name ends in .py, found {path}")
+        raise ValueError(f"function: expected a Python file, whose name ends in .py, found {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module
     sys.path.insert(0, str(file.resolve().parent))
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # pylint: disable=broad-except
-        raise ValueError(f"{path}: raised {type(error).__name__} when it was imported: {error}") from error
+        text = (str(error).strip().splitlines() or [""])[0]
+        raise ValueError(f"{path}: raised {type(error).__name__} when it was imported: {text}") from error
     function = getattr(module, name, None)
     if not callable(function):
         names = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]

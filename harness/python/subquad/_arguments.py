@@ -84,15 +84,13 @@ def own_names(function: Callable[..., Any]) -> list[str]:
 
 
 def lengths(name: str, value: Any) -> list[int]:
-    """Returns a list of at least one size."""
-    if (
-        isinstance(value, (str, bytes))
-        or not hasattr(value, "__iter__")
-        or not len(values := list(value))
-        or not all(isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size > 0 for size in values)
-    ):
+    """Returns a list of at least one size, each once."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__") or not len(values := list(value)):
         raise ValueError(f"{name}: expected a list of sizes, such as [256, 1024], found {value!r}")
-    return [int(size) for size in values]
+    for size in values:
+        if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"{name}: expected integers of at least 1, found {size!r}")
+    return list(dict.fromkeys(int(size) for size in values))
 
 
 def rows(value: Any) -> list[int]:

@@ -25,6 +25,17 @@ def check_kind(kind: Any) -> None:
         raise ValueError(f"array: expected a library that is installed, found {kind!r} ({error})") from None
 
 
+def check_device(device: Any) -> None:
+    """Checks that PyTorch can make tensors on a device."""
+    torch = importlib.import_module("torch")
+    try:
+        torch.empty(1, device=device).add_(1)
+    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(
+            f"device: expected a device that PyTorch can use here, found {device!r} ({_first_line(error)})"
+        ) from None
+
+
 def kind_of(value: Any) -> str:
     """Returns the library that an array comes from; "numpy" for everything that is read through NumPy."""
     torch = sys.modules.get("torch")
@@ -109,6 +120,8 @@ def _of_torch(name: str, value: Any) -> Bits:
         raise ValueError(
             f"{name}: expected a tensor of float64, float32, bfloat16 or float16, found {value.dtype}; convert it by x.float()"
         )
+    if value.is_meta:
+        raise ValueError(f"{name}: expected a tensor with numbers, found one on the device meta")
     if value.layout != torch.strided:
         raise ValueError(f"{name}: expected a dense tensor, found {value.layout}; convert it by x.to_dense()")
     tensor = value.detach().cpu().resolve_neg().contiguous()

@@ -414,7 +414,9 @@ def malformed_answer(malformed: _frames.Malformed) -> Fault:
 
 def how_it_ended(status: int) -> Fault:
     if os.WIFSIGNALED(status):
-        name = signal.Signals(os.WTERMSIG(status)).name
+        number = os.WTERMSIG(status)
+        # Signals of real-time programs have no names.
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
         return Fault(FaultKind.ENDED, f"crashed: {name}", name)
     return Fault(FaultKind.ENDED, f"ended the process with status {os.WEXITSTATUS(status)}")
 

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from subquad import _calls, _report, _subquad
 
 LISTED = 12  # the text lists at most this many accepted wrong answers; `accepted` has all of them
@@ -133,6 +135,8 @@ def power(
     advise: find the smallest change after which every wrong answer is rejected.
     tensors: inputs and parameters of the operator, by the names of `signature(op)`.
     """
+    if "out" in tensors or "grads" in tensors:
+        raise ValueError("out: unexpected argument; power computes right and wrong outputs itself, from the inputs")
     if (rtol is None) != (atol is None):
         raise ValueError(f"rtol, atol: expected both or neither, found only {'atol' if rtol is None else 'rtol'}")
     params, inputs = _calls.split(op, tensors)
@@ -164,6 +168,8 @@ def _type_name(dtype: Any) -> str:
 
 def _number(name: str, value: Any) -> float:
     try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{name}: expected a number, found {type(value).__name__}") from None

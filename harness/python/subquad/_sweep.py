@@ -416,7 +416,10 @@ class _Contest:
             if reason:
                 record.fail(reason)
             if cores > 1.15 * self.threads:
-                record.remark = f"its CPU time is {cores:.1f} times its time: it uses more threads than the {self.threads} announced"
+                record.remark = (
+                    f"its CPU time is {cores:.1f} times its elapsed time, so it uses more threads than threads={self.threads} "
+                    "allows"
+                )
         if contestant and record.passed:
             record.set_samples(entry.samples, "samples" if len(entry.samples) >= SAMPLES else "budget")
 

@@ -260,6 +260,8 @@ def verify(
         raise ValueError('gradients: expected array="torch" or "jax", which can differentiate, found "numpy"')
     if device is not None and array != "torch":
         raise ValueError(f'device: expected array="torch", whose tensors have a device, found {array!r}')
+    if device is not None:
+        _arrays.check_device(device)
     if array == "numpy" and "bfloat16" in (scalars or []):
         _arrays.numpy_type("bfloat16")  # raises if NumPy has no such type
     known = list(dict.fromkeys([*_calls.signature(op)["params"], *_calls.signature(op)["sizes"], *_calls.SETTINGS]))

@@ -132,7 +132,7 @@ class Refusals(Cli):
         ):
             self.refuse(["verify", *arguments], word)
         for axis, expected in (
-            ("256:4096", "a step after the range, such as 256:4096:x2 or 256:4096:+256"),
+            ("256:4096", "START:END:STEP, such as 1024:4096:x2 or 16:64:+8"),
             ("256:4096:2", "a step such as x2 (factor) or +256"),
             ("4096:256:x2", "a range whose end is not below its start"),
             ("4096:256:+1", "a range whose end is not below its start"),

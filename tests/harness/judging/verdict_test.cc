@@ -60,6 +60,23 @@ TEST_F(Judging, TheRightAnswerPasses) {
   EXPECT_TRUE(verdict.comparison.all_rows);
 }
 
+// With a bias this large the tolerance exceeds every value. A row that is not
+// written would still be rejected, which is no evidence that the check can
+// fail.
+TEST(Verdicts, AToleranceAboveEveryValueIsMistrusted) {
+  const Case test_case =
+      CaseOf("softmax_attention:n=12,d=8,e=8,with=bias,scalar=float32,seed=3");
+  const Problem problem = ProblemOf(test_case);
+  Inputs inputs = GenerateInputs(test_case, problem);
+  for (Tensor& tensor : inputs.tensors)
+    if (tensor.name == "bias") std::ranges::fill(tensor.values, 1e30);
+  Trial trial(problem, inputs, test_case.seed);
+  trial.SetOutputs({std::vector<double>(12 * 8, 1e6)});
+  const Verdict verdict = trial.JudgeOutputs(Implementation());
+  EXPECT_EQ(verdict.outcome, Outcome::kMistrusted) << verdict.reason;
+  EXPECT_EQ(verdict.cause, Reason::kBlindToEverything);
+}
+
 TEST_F(Judging, NanAndInfinityFailWhereverTheyAre) {
   for (double value : {std::nan(""), kInfinity, -kInfinity})
     for (size_t at : {size_t{0}, size_t{100}, right_[0].size() - 1}) {
