@@ -82,8 +82,8 @@ class Matcher {
 
   bool HasMatch() const { return best_.ratio <= kAlike; }
 
-  // Tries a range of rows that are zero or not written, the same in all heads
-  // or in one of them; the other rows are right.
+  // Tries a range of rows that are zero or NaN, the same in all heads or in one
+  // of them; the other rows are right.
   void TryRanges() {
     known_.insert("rows left zero");
     if (best_.ratio < kAlike) return;
@@ -111,7 +111,8 @@ class Matcher {
       ++count;
     }
     // Rows beside the range that are wrong too are another mistake.
-    if (rows.empty() || !(zero || missing) ||
+    if (rows.empty() || count == right.selection.rows.size() ||
+        !(zero || missing) ||
         !(elsewhere <= kRounding * squares) ||
         count != rows.size() * heads.size())
       return;
@@ -124,7 +125,7 @@ class Matcher {
         rows.size() == 1
             ? fmt::format("row {}", *rows.begin())
             : fmt::format("rows {} to {}", *rows.begin(), *rows.rbegin());
-    name += zero ? " zero" : " not written";
+    name += zero ? " zero" : " NaN";
     if (std::ssize(heads) < LayoutOf(problem_, 0).heads)
       name += heads.size() == 1 ? fmt::format(", of head {}", *heads.begin())
                                 : ", of some heads";

@@ -267,12 +267,14 @@ TEST(Resemblance, RangesOfRowsAreNamed) {
   EXPECT_EQ(subject.Like(without(32, 40, 0)).name,
             "rows 32 to 39 zero, of head 0");
   EXPECT_EQ(subject.Like(without(72, 80, std::nan(""))).name,
-            "rows 32 to 39 not written, of head 1");
+            "rows 32 to 39 NaN, of head 1");
   Answer both = without(30, 36, 0);
   std::fill_n(
       both.outputs[0].value.begin() + static_cast<std::ptrdiff_t>(70 * width),
       6 * width, 0);
   EXPECT_EQ(subject.Like(both).name, "rows 30 to 35 zero");
+  // If all rows are NaN, nothing is known about a range.
+  EXPECT_EQ(subject.Like(without(0, 80, std::nan(""))).name, "");
   // Rows that are wrong beside the range are another mistake.
   both.outputs[0].value[0] += 1;
   EXPECT_NE(subject.Like(both).name, "rows 30 to 35 zero");
