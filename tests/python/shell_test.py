@@ -20,9 +20,9 @@ import numpy as np
 
 def right(q, k, v, causal=False):
     print("a line of the function")
-    scores = q.astype(np.float64) @ k.T / np.sqrt(q.shape[-1])
+    scores = q.astype(np.float64) @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
     if causal:
-        scores = np.where(np.tri(*scores.shape, dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return (weights / weights.sum(-1, keepdims=True) @ v).astype(q.dtype)
 

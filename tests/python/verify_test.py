@@ -318,7 +318,7 @@ def test_errors_of_sweeps():
 def test_errors_of_verifications():
     for options, expected in (
         ({"n": []}, "n: expected a list of sizes, such as \\[256, 1024\\], found \\[\\]"),
-        ({"n": [True]}, "n: expected a list of sizes"),
+        ({"n": [True]}, "n: expected integers of at least 1, found True"),
         ({"seed": "a"}, "seed: expected an integer from 0 to"),
         ({"timeout": 0}, "timeout: expected a number of seconds above 0, found 0"),
         ({"shrink": "a"}, "shrink: expected a number of seconds of at least 0, found 'a'"),

@@ -7,6 +7,7 @@ import subquad
 
 TYPES = ("float64", "float32", "float16", "bfloat16")
 TOKENS, WIDTH = 192, 32
+QUERIES = 160  # with a causal mask: as many queries as keys would hide a mask that is aligned at the last ones
 
 
 def normal(draws, *shape):
@@ -22,7 +23,10 @@ def problems():
     return {
         "`softmax_attention`": ("softmax_attention", softmax),
         "`softmax_attention`, gradients too": ("softmax_attention", {**softmax, "grad": normal(draws, *v.shape)}),
-        "`linear_attention`": ("linear_attention", {"q": q, "k": k, "v": v, "feature_map": "elu1", "causal": True}),
+        "`linear_attention`": (
+            "linear_attention",
+            {"q": q[:, :QUERIES], "k": k, "v": v, "feature_map": "elu1", "causal": True},
+        ),
         "`kernelized_rpe_attention`": ("kernelized_rpe_attention", {**softmax, "feature_map": "elu1"}),
         "`toeplitz_1d`": ("toeplitz_1d", {"weights": by_offset, "values": v}),
     }

@@ -7,6 +7,7 @@ import json
 import math
 import types
 import typing
+from collections import Counter
 from typing import Any, ClassVar
 
 # Types of fields that have a class of their own in JSON Schema.
@@ -90,6 +91,8 @@ def _schema_of(hint: Any, classes: dict[str, Any]) -> dict[str, Any]:
         return {"anyOf": [_schema_of(argument, classes) for argument in arguments]}
     if origin in (list, tuple):
         return {"type": "array", "items": _schema_of(arguments[0], classes)}
+    if origin is Counter:
+        return {"type": "object", "additionalProperties": {"type": "integer"}}
     if origin is dict:
         return {"type": "object", "additionalProperties": _schema_of(arguments[1], classes)}
     if dataclasses.is_dataclass(hint):
