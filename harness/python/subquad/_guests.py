@@ -28,6 +28,7 @@ from subquad import _arrays, _child, _frames, _subquad
 
 Outputs = dict[str, _arrays.Bits]
 ALIGNMENT = 4096  # bytes; each array begins on a page of its own
+LONG_CALL = 0.02  # seconds; the clocks of shorter calls differ by parts of them that are too large
 MOST_WAITING = 9  # calls, all of which may have waited by chance
 MOST_PIPED = 1 << 20  # bytes that a pipe can hold without more rights
 
@@ -347,7 +348,7 @@ class Guest:
             return end - start
         self.watched.wall += wall
         self.watched.cpu += cpu
-        if wall > 1e-3:  # the clocks are not read at the same time
+        if wall > LONG_CALL:
             self.watched.cores = max(self.watched.cores, cpu / wall)
         return end - start
 
