@@ -112,8 +112,7 @@ class Matcher {
     }
     // Rows beside the range that are wrong too are another mistake.
     if (rows.empty() || count == right.selection.rows.size() ||
-        !(zero || missing) ||
-        !(elsewhere <= kRounding * squares) ||
+        !(zero || missing) || !(elsewhere <= kRounding * squares) ||
         count != rows.size() * heads.size())
       return;
     // All judged rows between the first and the last one belong to the range.
