@@ -46,7 +46,7 @@ const Target& Named(std::string_view name, const char* subject) {
       kKnownTargets,
       [&](const KnownTarget& target) { return target.name == name; });
   throw InvalidInput(subject,
-                     names + (known ? " on this processor, by this build" : ""),
+                     names + (known ? ", which this processor and build support" : ""),
                      "'" + std::string(name) + "'");
 }
 

@@ -34,9 +34,12 @@ void WriteCaseFolder(const fs::path& folder, const Problem& problem,
                      const std::vector<ExpectedTensor>& expected,
                      const std::string& source, double expected_error) {
   std::error_code error;
-  if (fs::exists(folder, error))
-    throw InvalidInput(folder.string(), "the name of a folder to create",
-                       "one that exists");
+  if (folder.empty() || fs::exists(folder, error))
+    throw InvalidInput(
+        "folder", "the name of a folder to create",
+        folder.empty()
+            ? "an empty name"
+            : folder.string() + ", which exists; choose another name");
   fs::create_directories(folder, error);
   if (error)
     throw InvalidInput("cannot create the folder " + folder.string() + ": " +

@@ -318,8 +318,8 @@ void AddCheckCommand(CLI::App& program, int& status) {
   command->footer(
       R"(The first line of a case compares your outputs with the definition. The other
 lines compare our implementations with your outputs, one for each scalar type.
-(If you select implementations, the first line is printed only if your outputs
-are wrong.) A line shows the largest error and its tolerance, pass or FAIL, the
+(If you use a filter, the first line is printed only if your outputs are
+wrong.) A line shows the largest error and its tolerance, pass or FAIL, the
 number of rows compared, and the margin: how many tolerances the nearest known
 mistake is away. If the margin is below 1, your inputs cannot reveal that
 mistake, and "passed, blind to: .." names it. A failure is followed by the

@@ -130,8 +130,9 @@ void CheckKeys(const Json& request, const std::vector<std::string>& names) {
 Json IntervalOf(const Json& request) {
   if (!request.is_object())
     throw InvalidInput(
-        "the text", "a JSON object",
-        request.is_discarded() ? "no valid JSON" : request.dump());
+        "expected a JSON object, found " +
+        (request.is_discarded() ? std::string("no valid JSON")
+                                : request.dump()));
   if (request.contains("samples")) {
     CheckKeys(request, {"samples"});
     const Median median = MedianWithInterval(SamplesOf(request, "samples"));

@@ -99,13 +99,11 @@ void CheckGivenOnce(const std::vector<SweepAxis>& axes) {
     const auto first = std::ranges::find(axes, axis->name, &SweepAxis::name);
     if (first != axis)
       throw InvalidInput(
-          axis->subject,
-          fmt::format("each axis once; write all values of {} as "
-                      "VALUE,VALUE",
-                      axis->name),
-          fmt::format("{} too", first->subject == axis->subject
-                                    ? "the same option"
-                                    : first->subject));
+          axis->subject, "each axis once",
+          fmt::format("{} too; write all values of {} as VALUE,VALUE",
+                      first->subject == axis->subject ? "the same option"
+                                                      : first->subject,
+                      axis->name));
   }
 }
 
@@ -134,8 +132,7 @@ void CheckWays(const Request& request) {
     for (const std::string& input : request.inputs)
       if (!IsHardInput(input))
         throw InvalidInput("--input " + input,
-                           "an operator by --operator, whose tensors the case "
-                           "folder holds",
+                           "--operator with the operator of the case folder",
                            "none");
   if (request.interleave && request.inputs.size() < 2)
     throw InvalidInput("--interleave", "two or more inputs by --input",

@@ -71,7 +71,7 @@ int RunStudies(const StudyOptions& options) {
     std::string names;
     for (const Study& study : Studies())
       if (takes_inputs(&study))
-        names += (names.empty() ? "" : " or ") + study.name;
+        names += (names.empty() ? "one of " : ", ") + study.name;
     throw InvalidInput("--input",
                        "a study that reads case folders" +
                            (names.empty() ? names : ": " + names),
@@ -130,6 +130,8 @@ int RunStudies(const StudyOptions& options) {
     for (const StudyVerdict& verdict : result.verdicts)
       fmt::print("  {:<21} {}: {}\n", ToString(verdict.outcome), verdict.claim,
                  verdict.numbers);
+    if (options.tiny)
+      fmt::print("  This was a smoke run: its verdicts mean nothing.\n");
     std::fflush(stdout);
     all_hold = all_hold && result.holds();
     if (Interrupted()) {

@@ -178,7 +178,7 @@ class IntervalsTest(Workplace):
         self.assertAlmostEqual(quotients[30], high)
 
     def test_what_is_no_sample_is_refused_in_one_line(self):
-        for text, words in (("{", "standard input, line 1: the text: expected a JSON object, found no valid JSON"), ('{"samples": []}', "a list of samples"),
+        for text, words in (("{", "standard input, line 1: expected a JSON object, found no valid JSON"), ('{"samples": []}', "a list of samples"),
                             ('{"a": [1], "b": [-1]}', "numbers above 0"), ('{"samples": ["x"]}', "a list of numbers"),
                             ('{"samples": [1], "b": [2]}', "key: expected samples, found 'b'"),
                             ('{"a": [1], "b": [2], "in_turn": true}', "in_turn"),

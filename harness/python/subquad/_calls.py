@@ -91,9 +91,10 @@ class Check(_report.Report):
 
     def __str__(self) -> str:
         rows = "all rows" if self.all_rows else f"{self.rows} rows"
-        text = (
-            f"{self.operator} {self.scalar}: {self.verdict}, error {self.error:.3e}, tolerance {self.bound:.3e} ({rows}"
-        )
+        text = f"{self.operator} {self.scalar}: {self.verdict}"
+        if math.isfinite(self.error):
+            text += f", error {self.error:.3e}, tolerance {self.bound:.3e}"
+        text += f" ({rows}"
         if math.isfinite(self.margin):
             text += f", gate {self.gate}, margin {self.margin:.3g}: {self.nearest}"
         text += ")"
