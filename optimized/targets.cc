@@ -45,9 +45,10 @@ const Target& Named(std::string_view name, const char* subject) {
   const bool known = std::ranges::any_of(
       kKnownTargets,
       [&](const KnownTarget& target) { return target.name == name; });
-  throw InvalidInput(subject,
-                     names + (known ? ", which this processor and build support" : ""),
-                     "'" + std::string(name) + "'");
+  throw InvalidInput(
+      subject,
+      names + (known ? ", which this processor and build support" : ""),
+      "'" + std::string(name) + "'");
 }
 
 std::atomic<const Target*> chosen = nullptr;

@@ -1,7 +1,5 @@
 #include "harness/cases/generate.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <thread>
 
@@ -9,7 +7,6 @@
 #include "harness/cases/hard_inputs.h"
 #include "harness/cases/input_source.h"
 #include "harness/cases/omega.h"
-#include "harness/machine/environment.h"
 #include "optimized/base/thread_pool.h"
 
 namespace subquad {
@@ -110,19 +107,6 @@ Inputs GenerateInputs(const Case& test_case, const Problem& problem) {
   }
   problem.op->CheckNumbers(problem, inputs);
   return inputs;
-}
-
-void CheckMemory(const Case& test_case, const Problem& problem) {
-  const double needed = TensorBytes(problem) / Info(problem.scalar).bytes *
-                        (Info(problem.scalar).bytes + sizeof(double));
-  const auto free = static_cast<double>(AvailableMemoryBytes());
-  if (free > 0 && needed > free)
-    throw InvalidInput(
-        test_case.Id(),
-        fmt::format("a case whose tensors fit into the {:.3g} GiB of free "
-                    "memory",
-                    free / (1 << 30)),
-        fmt::format("{:.3g} GiB", needed / (1 << 30)));
 }
 
 }  // namespace subquad

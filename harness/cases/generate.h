@@ -10,10 +10,6 @@ namespace subquad {
 // finite value overflows the type.
 void RoundTensor(Scalar scalar, const std::string& subject, Tensor& tensor);
 
-// Throws InvalidInput if the tensors of a case are larger than the free memory.
-// Generated tensors exist in the scalar type and in double.
-void CheckMemory(const Case& test_case, const Problem& problem);
-
 // Returns all inputs of a case, rounded to its scalar type. They are taken from
 // its folder, if there is one, and generated otherwise. Throws InvalidInput if
 // a value of the folder overflows the type.

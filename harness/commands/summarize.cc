@@ -129,10 +129,9 @@ void CheckKeys(const Json& request, const std::vector<std::string>& names) {
 
 Json IntervalOf(const Json& request) {
   if (!request.is_object())
-    throw InvalidInput(
-        "expected a JSON object, found " +
-        (request.is_discarded() ? std::string("no valid JSON")
-                                : request.dump()));
+    throw InvalidInput("expected a JSON object, found " +
+                       (request.is_discarded() ? std::string("no valid JSON")
+                                               : request.dump()));
   if (request.contains("samples")) {
     CheckKeys(request, {"samples"});
     const Median median = MedianWithInterval(SamplesOf(request, "samples"));

@@ -14,7 +14,7 @@
 #include "harness/commands/verify_random.h"
 #include "harness/commands/verify_spikes.h"
 #include "harness/judging/trial.h"
-#include "harness/machine/environment.h"
+#include "harness/machine/free_memory.h"
 
 namespace subquad {
 namespace {
@@ -102,7 +102,7 @@ int Verify(const Options& options) {
         able.push_back(implementation);
     if (able.empty()) continue;
     Problem problem = ProblemOf(test_case);
-    CheckMemory(test_case, problem);
+    CheckFitsMemory(test_case.Id(), problem);
     Inputs inputs = GenerateInputs(test_case, problem);
     Trial trial(std::move(problem), std::move(inputs), test_case.seed);
     for (const Implementation* implementation : able) {

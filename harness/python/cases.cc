@@ -9,6 +9,7 @@
 #include "harness/cases/random_case.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
+#include "harness/machine/free_memory.h"
 #include "harness/python/arrays.h"
 #include "harness/python/bindings.h"
 
@@ -50,7 +51,7 @@ DrawnProblem DrawProblem(const Case& test_case) {
   Problem problem;
   const Inputs inputs = WithoutGil([&] {
     problem = ProblemOf(test_case);
-    CheckMemory(test_case, problem);
+    CheckFitsMemory(test_case.Id(), problem);
     return GenerateInputs(test_case, problem);
   });
   DrawnProblem drawn{.op = std::string(test_case.op->description().id),

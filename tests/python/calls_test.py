@@ -375,3 +375,11 @@ def test_nothing_is_imported_that_is_not_there():
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_tolerance_above_every_value_is_mistrusted():
+    q, k, v = np.random.default_rng(0).standard_normal((3, 12, 8)).astype(np.float32)
+    bias = np.full(23, 1e30, np.float32)
+    out = np.full((12, 8), 1e6, np.float32)
+    verdict = subquad.check("softmax_attention", out=out, q=q, k=k, v=v, bias=bias)
+    assert verdict.verdict == "mistrusted" and "could not have failed" in verdict.reason

@@ -69,7 +69,9 @@ class Target(unittest.TestCase):
                 result = run(*arguments, f"--target={name}")
                 self.assertEqual((2, 1), (result.returncode, result.stderr.count("\n")), (name, result.stderr))
                 self.assertIn("--target", result.stderr)
-                self.assertEqual(name in KNOWN, "which this processor and build support" in result.stderr, result.stderr)
+                self.assertEqual(
+                    name in KNOWN, "which this processor and build support" in result.stderr, result.stderr
+                )
                 if not name:
                     continue  # an empty SUBQUAD_TARGET chooses nothing
                 result = run(*arguments, SUBQUAD_TARGET=name)

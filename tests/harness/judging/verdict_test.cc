@@ -71,7 +71,7 @@ TEST(Verdicts, AToleranceAboveEveryValueIsMistrusted) {
   for (Tensor& tensor : inputs.tensors)
     if (tensor.name == "bias") std::ranges::fill(tensor.values, 1e30);
   Trial trial(problem, inputs, test_case.seed);
-  trial.SetOutputs({std::vector<double>(12 * 8, 1e6)});
+  trial.SetOutputs({std::vector<double>(12 * 8, 0.5)});
   const Verdict verdict = trial.JudgeOutputs(Implementation());
   EXPECT_EQ(verdict.outcome, Outcome::kMistrusted) << verdict.reason;
   EXPECT_EQ(verdict.cause, Reason::kBlindToEverything);
