@@ -32,9 +32,10 @@ SYNOPSIS = re.compile(r"(?<![\w./=-])[A-Z]{2,}\b|(?<= )[A-Z](?= )|\[-|\[[A-Z]|\.
 # Patterns of the file and of the command ("" for any), and the reason why it is not run here.
 NOT_RUN = [
     (r"", r"\./run-tests\b", "builds everything, and then runs this test among others"),
-    (r"", r"\./setup$", "installs packages; setup_test.py runs it on imitated systems"),
+    (r"", r"\./setup( && |$)", "installs packages; setup_test.py runs it on imitated systems"),
     (r"", r"\./run-sweeps (reproduce|real-inputs)\b", "hours or many minutes; reproduce_test.py and case_py_test.py run its parts"),
     (r"", r"python3 -m venv ", "makes an environment, some with packages from PyPI"),
+    (r"", r"python3 -m subquad ", "needs the package and a user's file; shell_test.py runs both commands"),
     (r"", r"venv/bin/", "needs that environment"),
     (r"", r"sudo ", "installs packages"),
     (r"", r"sbatch |reports/slurm_array\.sh ", "slurm_test.py runs it with an imitated Slurm"),

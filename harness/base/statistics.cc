@@ -1,5 +1,7 @@
 #include "harness/base/statistics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -569,7 +571,7 @@ std::vector<double> SortedLogs(std::span<const double> samples) {
   std::vector<double> logs = Sorted(samples);
   if (logs.front() <= 0) {
     throw InvalidInput("samples", "numbers above 0",
-                       std::to_string(logs.front()));
+                       fmt::format("{}", logs.front()));
   }
   for (double& value : logs) value = std::log(value);
   return logs;
@@ -606,7 +608,7 @@ Ratio RatioInTurns(std::span<const double> a, std::span<const double> b,
   for (size_t i = 0; i < a.size(); ++i) {
     if (!(a[i] > 0 && b[i] > 0))
       throw InvalidInput("samples", "numbers above 0",
-                         std::to_string(std::min(a[i], b[i])));
+                         fmt::format("{}", std::min(a[i], b[i])));
     logs.push_back(std::log(b[i] / a[i]));
   }
   const Median median = MedianWithInterval(logs, confidence);

@@ -164,12 +164,6 @@ class Checker {
       }
     }
     CheckUsed();
-    if (others_ == std::ssize(request_.folders))
-      throw InvalidInput(
-          "--operator",
-          fmt::format("an operator of the cases, {}",
-                      fmt::join(operators_, ", ")),
-          fmt::format("{}", fmt::join(request_.filters.operators, ", ")));
     Finish();
     if (not_valid_ > 0) return kNotValid;
     return failed_ + mistrusted_ + below_margin_ > 0 || passed_ == 0

@@ -111,16 +111,6 @@ std::vector<double> SamplesOf(const Json& request, const char* name) {
   return list.get<std::vector<double>>();
 }
 
-// Returns the samples of a ratio, which has no value if one of them is 0.
-std::vector<double> PositiveSamplesOf(const Json& request, const char* name) {
-  const std::vector<double> samples = SamplesOf(request, name);
-  for (const double sample : samples)
-    if (!(sample > 0))
-      throw InvalidInput(name, "numbers greater than 0",
-                         fmt::format("{}", sample));
-  return samples;
-}
-
 // Throws InvalidInput for a key that the request cannot have.
 void CheckKeys(const Json& request, const std::vector<std::string>& names) {
   for (const auto& [name, value] : request.items())
@@ -138,8 +128,8 @@ Json IntervalOf(const Json& request) {
     return {median.median, median.interval.low, median.interval.high};
   }
   CheckKeys(request, {"samples", "a", "b", "in_turns"});
-  const std::vector<double> a = PositiveSamplesOf(request, "a"),
-                            b = PositiveSamplesOf(request, "b");
+  const std::vector<double> a = SamplesOf(request, "a"),
+                            b = SamplesOf(request, "b");
   const Json in_turns = request.value("in_turns", Json(false));
   if (!in_turns.is_boolean())
     throw InvalidInput("in_turns", "true or false", in_turns.dump());

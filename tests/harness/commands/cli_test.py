@@ -310,7 +310,8 @@ class Refusals(Cli):
 
     def test_a_filter_that_matches_nothing(self):
         self.refuse(
-            ["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"], "match no combination"
+            ["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"],
+            "leave no implementation of this combination",
         )
         self.refuse(
             ["verify", "--case", "toeplitz_1d:n=4", "--operator", "toeplitz_2d"],
