@@ -40,7 +40,8 @@ def test_a_cheat_gains_nothing(file):
     if found["seconds"]:
         # Its answers are right. Then its time has to be that of a program that works.
         assert getattr(cheat, "TRUE_TIME", False), str(result)
-        assert min(found["seconds"]["samples"]) > 0.5 * min(honest["seconds"]["samples"]), str(result)
+        # A single call may be shorter by chance; results quote medians.
+        assert found["seconds"]["median"] > 0.5 * honest["seconds"]["median"], str(result)
     else:
         assert found["check"]["verdict"] == "failed" and found["check"]["reason"], str(result)
 
