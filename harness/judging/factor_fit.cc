@@ -37,7 +37,7 @@ class Fit {
         factors_(static_cast<size_t>(slices_.count()), 1) {}
 
   // Finds the factors with the least sum of squared errors by Gauss-Newton
-  // steps. Returns false if the formula has no value or the steps end nowhere.
+  // steps. Returns false if the formula has no value on the way.
   bool Run() {
     constexpr int kSteps = 10;
     constexpr double kSettled = 1e-7;

@@ -26,14 +26,19 @@ void FlipFlags(Subject& subject) {
 // Ignores query_offset, so that queries begin at position 0, and key lengths,
 // so that padding is seen.
 void LeaveVisibilityOut(Subject& subject) {
-  for (const std::string name : {"query_offset", "key_lengths"}) {
+  constexpr struct {
+    const char *name, *remedy;
+  } kParameters[] = {
+      {"query_offset", ""},
+      {"key_lengths", "a key length shorter than the keys"},
+  };
+  for (const auto& [name, remedy] : kParameters) {
     Params params = subject.problem.params;
     if (!params.Has(name)) continue;
     params.Erase(name);
-    Mistake& mistake = subject.Add(name + " left out", params);
-    if (name != "key_lengths") continue;
-    mistake.remedy = "a key length shorter than the keys";
-    mistake.hidden_by_shapes = true;
+    Mistake& mistake = subject.Add(std::string(name) + " left out", params);
+    mistake.remedy = remedy;
+    mistake.hidden_by_shapes = !mistake.remedy.empty();
   }
 }
 

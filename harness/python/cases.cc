@@ -166,6 +166,18 @@ Case WithOtherNumbers(const Case& test_case, uint64_t seed,
   return MakeCase(request);
 }
 
+// Returns the case with other values, which are named as in an id.
+Case WithValues(const Case& test_case, const Values& values) {
+  CaseRequest request = ParseCaseId(test_case.Id());
+  for (const auto& [name, text] : values) {
+    std::erase_if(request.values, [name = name](const auto& value) {
+      return value.first == name;
+    });
+    request.values.emplace_back(name, text);
+  }
+  return MakeCase(request);
+}
+
 std::string WhyNotRun(const Case& test_case, const std::string& implementation,
                       int threads) {
   const Problem problem = ProblemOf(test_case);
@@ -221,6 +233,7 @@ void BindCases(nb::module_& module) {
                    })
       .def("draw", &DrawProblem)
       .def("with_other_numbers", &WithOtherNumbers)
+      .def("with_values", &WithValues)
       .def("simpler",
            [](const Case& test_case) { return SimplerCases(test_case); })
       .def("why_not", &WhyNotRun)

@@ -47,9 +47,9 @@ void Filters::TellOfUnusableDevice() const {
     Tell("GPU implementations are left out: {}\n", Device().why_not);
 }
 
-InvalidInput Filters::LeaveNothing(const std::string& what) {
+InvalidInput Filters::LeaveNothing(const std::string& which) {
   return InvalidInput(
-      "the filters leave no implementation " + what +
+      "the filters leave no implementation " + which +
       (Device().present
            ? ""
            : "; float16 and the backend cuda need a GPU, and this machine has "

@@ -22,9 +22,9 @@ struct Filters {
   bool Takes(const Implementation& implementation) const;
   bool Takes(Scalar scalar) const;
   bool Takes(const Operator& op) const;
-  // Returns the error that they leave no implementation. `what`: more of the
-  // sentence, such as "of the planned cases".
-  static InvalidInput LeaveNothing(const std::string& what);
+  // Returns the error "the filters leave no implementation WHICH", where
+  // `which` is, for example, "of the planned cases".
+  static InvalidInput LeaveNothing(const std::string& which);
   // Returns the filters as they are typed, each after a space.
   std::string ToArguments() const;
 

@@ -91,6 +91,6 @@ def test_the_example_of_the_readme(capsys):
     (program,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "subquad.verify" in block]
     exec(program, {})  # pylint: disable=exec-used
     printed = capsys.readouterr().out
-    assert "softmax_attention float32: passed" in printed and "looks like: bias left out" in printed
+    assert "softmax_attention float32: passed" in printed and "looks like: causal mask left out" in printed
     assert "accepted  bias left out" in printed and "advice: bias drawn from N(0, 1)" in printed
     assert printed.count(" samples") == 6

@@ -15,6 +15,7 @@ import subquad
 from subquad import _report
 from subquad.__main__ import SCHEMAS
 
+REPORTS = pathlib.Path(__file__).resolve().parents[2] / "reports"
 FUNCTIONS = """
 import numpy as np
 
@@ -78,6 +79,15 @@ def test_every_result_fits_its_schema():
                     with pytest.raises(jsonschema.ValidationError):
                         jsonschema.Draft202012Validator(schema).validate(changed)
     assert seen == {kind.format for kind in SCHEMAS.values()}
+
+
+def test_a_sweep_is_a_result_file():
+    schema = json.loads((REPORTS / "files" / "results.schema.json").read_text(encoding="utf-8"))
+    program = {"mine": lambda weights, values: subquad.run("toeplitz_1d", weights=weights, values=values)}
+    result = subquad.sweep(program, "toeplitz_1d", n=[16], budget=0.05)
+    file = json.loads(result.to_json())
+    jsonschema.Draft202012Validator(schema).validate(file)
+    assert file == result.to_dict() and file["format"] == "results/1" and len(file["records"]) == len(result.records)
 
 
 def test_numbers_that_are_not_finite_become_null():

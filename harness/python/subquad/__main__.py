@@ -150,7 +150,7 @@ def _sweep_function(
         **given,
         **params,
     )
-    return result.json if options.json else str(result), result.passed
+    return result.to_json() if options.json else str(result), result.passed
 
 
 def _function(text: str) -> Callable[..., Any]:

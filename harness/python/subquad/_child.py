@@ -6,10 +6,8 @@ A call has one case, or two cases on the same arrays with other values (`again`)
 from __future__ import annotations
 
 import enum
-import faulthandler
 import os
 import re
-import resource
 import signal
 import sys
 import time
@@ -196,19 +194,13 @@ class Caller:
     def _in_child(self, calls: list[Call]) -> Iterator[Reply]:
         """Yields the replies of one child; stops after a call that ended the child."""
         reading, writing = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                os.close(reading)
-                self._serve(calls, writing)
-                status = 0
-            finally:
-                os._exit(status)
+
+        def serve() -> None:
+            os.close(reading)
+            self._serve(calls, writing)
+
+        answers = _frames.Child(_frames.fork(serve), reading)
         os.close(writing)
-        answers = _frames.Child(child, reading)
         try:
             for call in calls:
                 try:
@@ -227,10 +219,6 @@ class Caller:
             answers.stop()
 
     def _serve(self, calls: list[Call], writing: int) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        # The parent reports a crash in one line.
-        faulthandler.disable()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if self.kind == "torch":
             # The threads of the parent's pool do not exist in a forked child.
             sys.modules["torch"].set_num_threads(1)
@@ -291,7 +279,7 @@ class Caller:
             if backward:
                 returned = self._gradients(inputs, params, arrays["grad"])
                 if not returned:
-                    return {}, {}, Fault(FaultKind.REFUSED, "no gradient reaches any input", "no gradient")
+                    return {}, {}, Fault(FaultKind.REFUSED, "no gradient reaches its inputs", "no gradient")
             else:
                 returned = self.function(**inputs, **params)
         except (Exception, SystemExit) as error:  # pylint: disable=broad-except
@@ -337,7 +325,7 @@ class Caller:
         return outputs, returned, None
 
     def _gradients(self, inputs: dict[str, Any], params: dict[str, Any], grad: Any) -> dict[str, Any]:
-        """Returns grad_X for every input X, by the framework's automatic differentiation."""
+        """Returns grad_X for every input X that a gradient reaches, by the framework's automatic differentiation."""
         if self.kind == "jax":
             jax = sys.modules["jax"]
 
@@ -350,6 +338,8 @@ class Caller:
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in inputs.items()}
         returned = self.function(**leaves, **params)
         out = next(iter(returned.values())) if isinstance(returned, dict) else returned
+        if not out.requires_grad:  # as in a kernel without a backward pass
+            return {}
         out.backward(grad)
         return {f"grad_{name}": leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
 
@@ -429,10 +419,9 @@ def _how_it_failed(error: Exception | SystemExit, missing: set[str]) -> Fault:
     name = type(error).__name__
     if isinstance(error, NotImplementedError):
         return Fault(FaultKind.REFUSED, f"{name}: {lines[0]}" if lines[0] else name, name)
+    # Python tells what a call lacks only in the text of its exception.
     if isinstance(error, TypeError) and "missing" in lines[0]:
         named = [word for word in re.findall(r"'(\w+)'", lines[0]) if word in missing]
         if named:
             return Fault(FaultKind.REFUSED, f"it requires {', '.join(named)}", name)
-    if isinstance(error, RuntimeError) and "does not require grad" in lines[0]:
-        return Fault(FaultKind.REFUSED, "its output has no gradient", "no gradient")
     return Fault(FaultKind.RAISED, f"raised {name}: {lines[0]}{where}", name)

@@ -8,12 +8,16 @@ dimensions (1 byte), its shape (8 bytes each) and its elements in row-major orde
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import os
+import resource
 import select
 import signal
 import struct
+import sys
 import time
+from typing import Callable
 
 import numpy as np
 
@@ -107,6 +111,25 @@ def printable(data: bytes) -> str:
     """Returns text without characters that could control a terminal."""
     text = data.decode("utf-8", "replace")
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def fork(serve: Callable[[], None]) -> int:
+    """Starts a child process that calls `serve` and ends. Returns its number."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            # The parent reports a crash in one line.
+            faulthandler.disable()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            serve()
+            status = 0
+        finally:
+            os._exit(status)
+    return process
 
 
 class Late(Exception):

@@ -7,12 +7,10 @@ what the child has copied. The clock is read by the compiled module in the child
 from __future__ import annotations
 
 import ctypes
-import faulthandler
 import fcntl
 import importlib
 import mmap
 import os
-import resource
 import secrets
 import signal
 import statistics
@@ -258,18 +256,13 @@ class Guest:
         commands, self.commands = os.pipe()
         numbers, self.numbers = os.pipe()
         reading, replies = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        process = os.fork()
-        if process == 0:
-            status = 1
-            try:
-                for descriptor in (*self.parents_ends, self.commands, self.numbers, reading):
-                    os.close(descriptor)
-                self._serve(commands, numbers, replies)
-                status = 0
-            finally:
-                os._exit(status)
+
+        def serve() -> None:
+            for descriptor in (*self.parents_ends, self.commands, self.numbers, reading):
+                os.close(descriptor)
+            self._serve(commands, numbers, replies)
+
+        process = _frames.fork(serve)
         # Children that are forked later do not get this memory.
         self.memory.map.madvise(mmap.MADV_DONTFORK)
         for descriptor in (commands, numbers, replies):
@@ -289,10 +282,6 @@ class Guest:
     def _serve(self, commands: int, numbers: int, replies: int) -> None:
         # A group of its own, so that the parent can stop and end what the function starts.
         os.setsid()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        # The parent reports a crash in one line.
-        faulthandler.disable()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         def serve() -> None:
             limit_threads(self.asked.kind, self.asked.threads)

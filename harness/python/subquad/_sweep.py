@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -35,6 +36,15 @@ class Sweep:
 
     def __bool__(self) -> bool:
         return self.passed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the result file as dictionaries and lists."""
+        file: dict[str, Any] = json.loads(self.json)
+        return file
+
+    def to_json(self) -> str:
+        """Returns the result file, as `json`."""
+        return self.json
 
     def seconds(self, name: str) -> dict[int, float]:
         """Returns the median time of a run by n, for the sizes that were measured."""
@@ -424,19 +434,25 @@ class _Contest:
             record.set_samples(entry.samples, "samples" if len(entry.samples) >= SAMPLES else "budget")
 
     def _why_wrong(self, contestant: _Theirs) -> str:
-        """Judges the outputs of timed calls that were kept, and those of the calls between. Returns why one is wrong, or ""."""
+        """Judges the outputs of timed calls that were kept, and those of the calls between. Returns why the times do not count:
+        one of them is wrong, or none could be judged; otherwise ""."""
+        judged = 0
         for numbers, answers in contestant.trapped.kept:
             if reason := self._why_fails(numbers, answers):
                 return f"wrong in a call in which few of the numbers were new: {reason}"
         for seed, answers in contestant.kept.kept:
-            if reason := self._why_fails(contestant.problem(seed), answers):
+            reason = self._why_fails(contestant.problem(seed), answers)
+            if reason:
                 return f"wrong in a timed call, whose numbers were new: {reason}"
-        return ""
+            judged += reason is not None
+        return "" if judged else "no timed output could be judged: the definition has no value for the drawn numbers"
 
-    def _why_fails(self, numbers: _subquad.Problem | _Numbers, answers: Outputs) -> str:
+    def _why_fails(self, numbers: _subquad.Problem | _Numbers, answers: Outputs) -> str | None:
+        """Returns why an output is wrong, "" if it is right, and None if the definition has no value for these numbers, which is
+        not the function's fault."""
         outputs = [(name, bits, scalar) for name, (bits, scalar) in answers.items()]
         tensors, seed = _tensors(numbers), secrets.randbits(62)
         try:
             return _subquad.why_rows_fail(self.op, numbers.params, tensors, outputs, numbers.scalar, self.like, seed)
         except ValueError:
-            return ""  # the definition has no value for these numbers, which is not the function's fault
+            return None

@@ -26,8 +26,6 @@ _LAYOUTS = {
 _RANKS = ("[n, d]", "[h, n, d]", "[b, h, n, d]")
 _CHEAP = 2e6  # multiply-adds; cases that need more are shrunk without margins
 STALE = "the answer to an earlier call"
-# Mistakes that a call reveals directly, without comparing values with a known wrong answer.
-SHOWN = ("a stale cache", "a cached tensor", "an input that was written to", "strides ignored")
 
 PAIR_CASES = 32
 PAIR_CASES_OF_OTHERS = 12  # for further scalar types, and for gradients
@@ -58,16 +56,15 @@ class Failure:
     smallest: str = ""
     fault: Fault | None = field(default=None, repr=False)  # nothing was compared
     fits: str | None = field(default=None, repr=False)  # an implementation of ours whose error bound allows the error
+    shown: bool = field(
+        default=False, repr=False
+    )  # a call revealed the mistake, without a comparison with a wrong answer
     diagnosed: bool = field(default=True, repr=False)  # the output was compared with the known mistakes
     call: Call = field(repr=False, kw_only=True)
 
     @property
     def generated(self) -> _subquad.Case:
         return self.call.case
-
-    @property
-    def is_shown(self) -> bool:
-        return self.looks_like is not None and self.looks_like.startswith(SHOWN)
 
     def __str__(self) -> str:
         text = f"{self.case}\n    {self.reason}"
@@ -138,14 +135,12 @@ class Verification(_report.Report):
         not count, since wrong outputs cause them. Without such a majority, a mistake that a call revealed directly."""
         name, count, of = self._commonest()
         return (
-            name
-            if 2 * count > of
-            else next((failure.looks_like for failure in self.failures if failure.is_shown), None)
+            name if 2 * count > of else next((failure.looks_like for failure in self.failures if failure.shown), None)
         )
 
     def _commonest(self) -> tuple[str | None, int, int]:
         """Returns the mistake that most failures resemble, how many do, and the number of failures counted."""
-        counted = [failure for failure in self.failures if not failure.kind.startswith("gradients")] or self.failures
+        counted = [failure for failure in self.failures if not failure.generated.backward] or self.failures
         counted = [failure for failure in counted if failure.diagnosed]
         names = Counter(failure.looks_like for failure in counted if failure.looks_like)
         return *(names.most_common(1)[0] if names else (None, 0)), len(counted)
@@ -372,12 +367,6 @@ def _literal_default(listing: dict[str, Any], name: str) -> Any:
     return None
 
 
-def _values_of(case: _subquad.Case) -> list[tuple[str, str]]:
-    """Returns the values in the id of a case, without its seed, scalar type and kind of numbers."""
-    parts = [part.partition("=") for part in case.id.partition(":")[2].split(",")]
-    return [(name, text) for name, _, text in parts if name not in ("n", "seed", "scalar", "input")]
-
-
 class _Work:
     """One function under test."""
 
@@ -580,18 +569,14 @@ class _Work:
             for name, rule in rules.items()
             if rule["type"] == "number" and rule.get("above") == 0
         ]
-        first = plain[0]
-        values = dict(_values_of(first))
         for name, text in changes:
             try:
-                one = _subquad.case_for(self.op, first.queries, list({**values, **dict(on)}.items()), scalar, self.seed)
-                other = _subquad.case_for(
-                    self.op, first.queries, list({**values, **dict(on), name: text}.items()), scalar, self.seed
-                )
+                first = plain[0].with_values(on)
+                second = first.with_values([(name, text)])
             except ValueError:
                 continue
-            if one.input_shapes == other.input_shapes and self._wanted(one) and self._wanted(other):
-                calls.append(self._call(one, other, keeps="all"))
+            if first.input_shapes == second.input_shapes and self._wanted(first) and self._wanted(second):
+                calls.append(self._call(first, second, keeps="all"))
         return calls
 
     def _judge_pairs(self, scalar: str, backward: bool = False) -> None:
@@ -717,6 +702,7 @@ class _Work:
                 call.case.id,
                 "a later call overwrote the output of an earlier one",
                 "a cached tensor is returned",
+                shown=True,
                 call=call,
             )
         if failure is None:
@@ -731,8 +717,8 @@ class _Work:
                 stale = "a stale cache: its key leaves out " + (
                     "numbers in the middle of a tensor" if call.keeps == MIDDLE else "a parameter"
                 )
-            failure.looks_like = stale or failure.looks_like
             if stale:
+                failure.looks_like, failure.shown = stale, True
                 what = "other parameters" if call.keeps == "all" else "new values"
                 failure.reason = (
                     f"the first call was right, a second call with {what} in the same arrays was not: {failure.reason}"
@@ -740,8 +726,7 @@ class _Work:
         failure.fits = self._fitting_bound(call, bool(call.again), outputs)
         if call.layout and self._is_right_if_fresh(call, quick):
             failure.reason = f"right with row-major arrays, wrong with {_LAYOUTS[call.layout]}: {failure.reason}"
-            failure.looks_like = STRIDES
-            failure.diagnosed = True
+            failure.looks_like, failure.shown, failure.diagnosed = STRIDES, True, True
         self._fail(row, failure)
 
     def _judge_fault(self, row: Row, call: Call, fault: Fault) -> None:
@@ -752,7 +737,7 @@ class _Work:
             return
         changed = fault.kind is FaultKind.CHANGED_INPUT
         name = "an input that was written to" if changed else None
-        failure = Failure(call.case.id, fault.text, name, kind=row.kind, fault=fault, call=call)
+        failure = Failure(call.case.id, fault.text, name, kind=row.kind, fault=fault, shown=changed, call=call)
         raised = fault.kind is FaultKind.RAISED
         on_layout = raised and bool(call.layout) and self._is_right_if_fresh(call, True)
         if on_layout:
@@ -822,7 +807,7 @@ class _Work:
             self._leave_out_ranks(least)
         # A single row is nearly a multiple of any wrong answer, so that a resemblance seen only on tiny cases does not count.
         failures = self.result.failures
-        seen = {failure.looks_like for failure in failures if failure.is_shown or not _is_tiny(failure.generated)}
+        seen = {failure.looks_like for failure in failures if failure.shown or not _is_tiny(failure.generated)}
         for failure in failures:
             if failure.looks_like not in seen:
                 failure.looks_like = None
