@@ -8,6 +8,7 @@
 
 #include "reference/base/gradients.h"
 #include "reference/base/long_sums.h"
+#include "reference/base/operator_with.h"
 #include "reference/base/visible_keys.h"
 
 namespace subquad {
@@ -174,7 +175,7 @@ class ClippedRpeProductOperator final
     return VisibleKeysParams();
   }
 
-  Signature SignatureFor(const Params&, bool backward) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {
         SizeRule::Length("n_q", "queries"),
@@ -186,10 +187,10 @@ class ClippedRpeProductOperator final
     rpe.offset_axes = {{0, "-r"}};
     signature.inputs = {{"q", {"n_q", "d"}}, rpe, {"v", {"n_k", "e"}}};
     signature.outputs = {{"out", {"n_q", "e"}}};
-    return backward ? WithGradients(std::move(signature)) : signature;
+    return signature;
   }
 
-  bool HasBackward() const override { return true; }
+  bool HasGradientProgram() const override { return true; }
 
   // Up to half of all pairs may use the same embedding.
   double RowWork(const Problem& problem, int output) const override {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/operator_with.h"
 #include "reference/base/split_mix.h"
 #include "reference/softmax/softmax_rows.h"
 
@@ -121,7 +122,7 @@ class ClusteredAttentionOperator final
             ParamRule::Scale("1/sqrt(d)")};
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     Signature signature;
     const bool hash = !params.Has("kind") || params.Text("kind") == "lsh";
     signature.sizes = {
@@ -138,12 +139,13 @@ class ClusteredAttentionOperator final
                          Role::kData,
                          hash ? kTokens<true, 2> : kTokens<false, 2>},
                         {"v", {"n", "e"}}};
-    if (hash)
-      signature.inputs.push_back(
-          {"rotations", {"d", "c"}, Role::kParameter, kVectors<true>});
-    else
-      signature.inputs.push_back(
-          {"centroids", {"c", "d"}, Role::kParameter, kVectors<false>});
+    // They decide on clusters only, which has no derivative.
+    TensorRule vectors{
+        "rotations", {"d", "c"}, Role::kParameter, kVectors<true>};
+    if (!hash)
+      vectors = {"centroids", {"c", "d"}, Role::kParameter, kVectors<false>};
+    vectors.fixed = true;
+    signature.inputs.push_back(vectors);
     signature.outputs = {{"out", {"n", "e"}}};
     signature.queries = signature.keys = "n";
     return signature;

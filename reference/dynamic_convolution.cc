@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "reference/base/operator_with.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
@@ -87,7 +88,7 @@ class DynamicConvolutionOperator final
                             "a token sees itself and the K - 1 before it")};
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "tokens"),
                        {"D", 64, "width of a token"},

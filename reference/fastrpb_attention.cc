@@ -4,6 +4,7 @@
 
 #include "reference/base/image.h"
 #include "reference/base/long_sums.h"
+#include "reference/base/operator_with.h"
 #include "reference/base/visible_keys.h"
 #include "reference/inner_attention.h"
 #include "reference/kernelized/feature_map_spec.h"
@@ -57,14 +58,14 @@ class FastRpbAttentionReference : public Reference<Real> {
  private:
   Real Weight(int64_t head, int64_t i, int64_t j, double* magnitude) const {
     if (width_ == 0) {
-      const double w = weights_->Head(head)[j - i + n_q_ - 1];
+      const double& w = weights_->Head(head)[j - i + n_q_ - 1];
       *magnitude = std::abs(w);
       return static_cast<Real>(w);
     }
     const int64_t height = n_q_ / width_;
-    const double row =
+    const double& row =
         weights_->Head(head)[j / width_ - i / width_ + height - 1];
-    const double column =
+    const double& column =
         columns_->Head(head)[j % width_ - i % width_ + width_ - 1];
     *magnitude = std::abs(row) + std::abs(column);
     return static_cast<Real>(row) + static_cast<Real>(column);
@@ -112,7 +113,7 @@ class FastRpbAttentionOperator final
     return rules;
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     const bool image = params.Has("height");
     const bool linear = params.Text("attention") == "linear";
     const std::string n_q = image ? kPixels : "n_q";

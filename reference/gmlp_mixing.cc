@@ -1,5 +1,6 @@
 #include "reference/gmlp_mixing.h"
 
+#include "reference/base/operator_with.h"
 #include "reference/gmlp_mixing_rows.h"
 
 namespace subquad {
@@ -16,7 +17,7 @@ class GmlpMixingOperator final : public OperatorWith<GmlpMixingReference> {
 
   std::vector<ParamRule> ParamRules(const Params&) const override { return {}; }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "tokens"),
                        {"D", 64, "width of a token"},

@@ -56,7 +56,7 @@ class GmlpMixingReference : public Reference<Real> {
     std::fill_n(value, e_, Real{0});
     std::vector<double> bound(static_cast<size_t>(e_));
     for (int64_t b = 0; b < m_; ++b) {
-      const Real gate = 1 / (1 + std::exp(-path.Row(0)[b]));
+      const Real gate = 1 / (1 + exp(-path.Row(0)[b]));
       const Real product = gate * mixed.Row(0)[b];
       const double product_units = UnitsOf(
           static_cast<double>(gate), path.Units(0)[b],

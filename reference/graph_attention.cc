@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/base/long_sums.h"
+#include "reference/base/operator_with.h"
 #include "reference/base/split_mix.h"
 #include "reference/base/term_order.h"
 #include "reference/softmax/reduced_keys.h"
@@ -110,9 +112,8 @@ class GraphAttentionReference : public Reference<Real> {
     std::vector<double> bound(width);
     ForTerms(keys.size(), [&](size_t at) {
       const int64_t j = keys[at];
-      const Real weight =
-          1 / std::sqrt(static_cast<Real>(keys.size())) /
-          std::sqrt(static_cast<Real>(KeysOf(id.head, j).size()));
+      const Real weight = 1 / sqrt(static_cast<Real>(keys.size())) /
+                          sqrt(static_cast<Real>(KeysOf(id.head, j).size()));
       sums.AddRow(weight, u.Row(j), width);
       sums.Next();
       for (size_t c = 0; c < width; ++c)
@@ -178,7 +179,7 @@ class GraphAttentionOperator final
     return rules;
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "tokens"),
                        SizeRule::Length("m", "edges"),
@@ -186,6 +187,7 @@ class GraphAttentionOperator final
                        {"e", 64, "width of a value"}};
     TensorRule edges{"edges", {"m", "2"}, Role::kParameter, kEdges};
     edges.optional = true;
+    edges.fixed = true;
     signature.inputs = {
         {"x", {"n", "D"}},
         {"phi", {"D", "e"}, Role::kParameter, Draw::kMixingRows},

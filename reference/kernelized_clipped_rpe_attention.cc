@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/base/long_sums.h"
+#include "reference/base/operator_with.h"
 #include "reference/base/term_order.h"
 #include "reference/base/visible_keys.h"
 
@@ -28,7 +30,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
         r_(problem.Dim("r")),
         visible_(problem),
         keys_(inputs["k"].slices) {
-    for (double x : inputs["k"].values)
+    for (const double& x : inputs["k"].values)
       key_features_.push_back(Elu1(static_cast<Real>(x)));
   }
 
@@ -64,7 +66,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
       for (int64_t c = 0; c < e_; ++c)
         sum_units[c] += weight_units * std::abs(v[j * e_ + c]);
     });
-    const Real normaliser = sums.Total(width);
+    const Real normaliser = Divisor(sums.Total(width));
     // In the problem's own type, rounding may cancel a nonzero sum to zero.
     if (normaliser == 0 &&
         static_cast<int64_t>(sizeof(Real)) > Info(ArithmeticOf(scalar_)).bytes)
@@ -84,9 +86,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
   }
 
  private:
-  static Real Elu1(Real x) {
-    return x > 0 ? x + 1 : static_cast<Real>(std::exp(x));
-  }
+  static Real Elu1(Real x) { return x > 0 ? x + 1 : static_cast<Real>(exp(x)); }
 
   // Returns phi(q_i) with a factor that brings its largest entry to about one.
   std::vector<Real> QueryFeatures(int64_t head, int64_t i,
@@ -97,10 +97,10 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
     for (int64_t a = 0; a < d_; ++a) {
       const Real x = static_cast<Real>(q[a]);
       if (top <= 0) {
-        features.push_back(std::exp(x - static_cast<Real>(top)));
+        features.push_back(exp(x - static_cast<Real>(top)));
         gaps[a] = top - q[a];
       } else {
-        features.push_back(std::ldexp(Elu1(x), -std::ilogb(top + 1)));
+        features.push_back(ldexp(Elu1(x), -ilogb(top + 1)));
       }
     }
     return features;
@@ -148,7 +148,7 @@ class KernelizedClippedRpeAttentionOperator final
     return VisibleKeysParams();
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {
         SizeRule::Length("n_q", "queries"),

@@ -1,6 +1,7 @@
 #include "reference/kernelized_rpe_attention.h"
 
 #include "reference/base/image.h"
+#include "reference/base/operator_with.h"
 #include "reference/kernelized/kernelized.h"
 
 namespace subquad {
@@ -51,7 +52,7 @@ class KernelizedRpeAttentionOperator final
     return rules;
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     const bool image = params.Has("height");
     const std::string n_q = image ? kPixels : "n_q";
     const std::string n_k = image ? kPixels : "n_k";

@@ -1,5 +1,6 @@
 #include "reference/linear_attention.h"
 
+#include "reference/base/operator_with.h"
 #include "reference/kernelized/kernelized.h"
 
 namespace subquad {
@@ -38,7 +39,7 @@ class LinearAttentionOperator final
     return rules;
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n_q", "queries"),
                        SizeRule::Length("n_k", "keys"),

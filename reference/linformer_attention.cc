@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "reference/base/operator_with.h"
 #include "reference/softmax/reduced_keys.h"
 
 namespace subquad {
@@ -63,7 +64,7 @@ class LinformerAttentionOperator final
     return {ParamRule::Scale("1/sqrt(d)")};
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n_q", "queries"),
                        SizeRule::Length("n_k", "keys"),

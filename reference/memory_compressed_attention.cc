@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/operator_with.h"
 #include "reference/softmax/reduced_keys.h"
 
 namespace subquad {
@@ -69,7 +70,7 @@ class MemoryCompressedAttentionOperator final
             ParamRule::Integer("stride", "keys combined into one", 1)};
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n_q", "queries"),
                        SizeRule::Length("n_k", "keys"),

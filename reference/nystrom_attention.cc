@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/functions.h"
+#include "reference/base/operator_with.h"
 #include "reference/base/split_mix.h"
 #include "reference/softmax/nystrom_inverse.h"
 #include "reference/softmax/reduced_keys.h"
@@ -38,7 +40,7 @@ class NystromAttentionReference : public Reference<Real> {
     double norm = 0;
     for (const Real& weight : weights)
       norm += static_cast<double>(weight) * static_cast<double>(weight);
-    norm = std::sqrt(norm);
+    norm = sqrt(norm);
     for (int64_t c = 0; c < e_; ++c) {
       Real sum = 0;
       double moved = 0;
@@ -81,7 +83,7 @@ class NystromAttentionReference : public Reference<Real> {
         std::vector<Real> part(static_cast<size_t>(d_));
         for (int64_t j = first; j < std::min(first + kPart, length); ++j)
           for (int64_t x = 0; x < d_; ++x) {
-            const double number = rows[(a * length + j) * d_ + x];
+            const double& number = rows[(a * length + j) * d_ + x];
             part[x] += static_cast<Real>(number);
             units[x] += roundings * std::abs(number);
           }
@@ -153,8 +155,8 @@ class NystromAttentionReference : public Reference<Real> {
     double matrix_norm = 0;
     for (double value : matrix_units) matrix_norm += value * value;
     head.z_norm = inverse.norm();
-    head.z_units = inverse.Units(std::sqrt(matrix_norm),
-                                 Info(problem_.scalar).unit_roundoff);
+    head.z_units =
+        inverse.Units(sqrt(matrix_norm), Info(problem_.scalar).unit_roundoff);
     for (size_t c = 0; c < width; ++c) {
       for (size_t a = 0; a < size; ++a) {
         const auto value = static_cast<double>(values[a * width + c]);
@@ -165,8 +167,8 @@ class NystromAttentionReference : public Reference<Real> {
           head.mixed[a * width + c] +=
               inverse.z()[a * size + b] * values[b * width + c];
       }
-      head.value_norms[c] = std::sqrt(head.value_norms[c]);
-      head.value_units[c] = std::sqrt(head.value_units[c]);
+      head.value_norms[c] = sqrt(head.value_norms[c]);
+      head.value_units[c] = sqrt(head.value_units[c]);
     }
     return head;
   }
@@ -200,7 +202,7 @@ class NystromAttentionOperator final
         iterations, ParamRule::Scale("1/sqrt(d)")};
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "tokens"),
                        {"d", 64, "width of a query and a key"},

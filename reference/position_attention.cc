@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/operator_with.h"
 #include "reference/base/visible_keys.h"
 #include "reference/softmax/position_scheme.h"
 #include "reference/softmax/softmax_rows.h"
@@ -117,11 +118,11 @@ class PositionAttentionReference : public Reference<Real> {
       case PositionScheme::kShaw:
         return Sum(content, Dot(head.q, i, head.rel, after));
       case PositionScheme::kBias: {
-        const double bias = inputs_["bias"].Head(h)[after];
+        const double& bias = inputs_["bias"].Head(h)[after];
         return Sum(content, {static_cast<Real>(bias), 6 * std::abs(bias)});
       }
       case PositionScheme::kMultiplicative: {
-        const double bias = inputs_["bias"].Head(h)[after];
+        const double& bias = inputs_["bias"].Head(h)[after];
         return {content.value * static_cast<Real>(bias),
                 content.units * std::abs(bias)};
       }
@@ -192,7 +193,7 @@ class PositionAttentionOperator final
     return rules;
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "tokens"),
                        {"D", 64, "width of a token"},

@@ -9,6 +9,7 @@
 
 #include "reference/base/flag_on.h"
 #include "reference/base/gradients.h"
+#include "reference/base/operator_with.h"
 #include "reference/base/visible_keys.h"
 #include "reference/softmax/softmax_gradient.h"
 #include "reference/softmax/softmax_rows.h"
@@ -167,7 +168,7 @@ class RelativeLogitsAttentionOperator final
     return rules;
   }
 
-  Signature SignatureFor(const Params&, bool backward) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n_q", "queries"),
                        SizeRule::Length("n_k", "keys"),
@@ -183,10 +184,10 @@ class RelativeLogitsAttentionOperator final
                         {"r", {"n_q", "p"}, Role::kData, Draw::kMixing},
                         table};
     signature.outputs = {{"out", {"n_q", "e"}}};
-    return backward ? WithGradients(std::move(signature)) : signature;
+    return signature;
   }
 
-  bool HasBackward() const override { return true; }
+  bool HasGradientProgram() const override { return true; }
 
   double RowWork(const Problem& problem, int output) const override {
     const int64_t pairs = problem.backward
@@ -203,7 +204,7 @@ class RelativeLogitsAttentionOperator final
                : row;
   }
 
-  double SharedWork(const Problem& problem) const override {
+  double SharedWorkOf(const Problem& problem) const override {
     return problem.backward ? static_cast<double>(problem.heads) *
                                   static_cast<double>(problem.Dim("n_q")) *
                                   RowWork(problem, 0)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reference/base/long_sums.h"
+#include "reference/base/operator_with.h"
 #include "reference/base/term_order.h"
 #include "reference/softmax/reduced_keys.h"
 #include "reference/softmax/sinkhorn_matrix.h"
@@ -103,7 +104,7 @@ class SinkhornAttentionOperator final
             ParamRule::Scale("1/sqrt(d)")};
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "tokens"),
                        {"d", 64, "width of a query and a key"},

@@ -9,6 +9,7 @@
 
 #include "reference/base/gradients.h"
 #include "reference/base/image.h"
+#include "reference/base/operator_with.h"
 #include "reference/base/visible_keys.h"
 #include "reference/softmax/softmax_gradient.h"
 #include "reference/softmax/softmax_rows.h"
@@ -87,7 +88,9 @@ class SoftmaxAttentionReference : public Reference<Real> {
   // Returns the score of a visible pair, for softmax_gradient.h.
   std::optional<Score<Real>> See(int64_t head, int64_t i, int64_t j) const {
     if (!visible_.Sees(head, i, j)) return std::nullopt;
-    const double bias = bias_ ? bias_->Head(head)[by_offset_.Index(i, j)] : 0;
+    static constexpr double kNone = 0;
+    const double& bias =
+        bias_ ? bias_->Head(head)[by_offset_.Index(i, j)] : kNone;
     if (bias == -std::numeric_limits<double>::infinity()) return std::nullopt;
     const Score<Real> dot = ScaledDot<Real>(q_.Head(head) + i * d_,
                                             k_.Head(head) + j * d_, d_, scale_);
@@ -179,7 +182,7 @@ class SoftmaxAttentionOperator final
     return rules;
   }
 
-  Signature SignatureFor(const Params& params, bool backward) const override {
+  Signature ForwardSignature(const Params& params) const override {
     const bool image = params.Has("height");
     const std::string n_q = image ? kPixels : "n_q";
     const std::string n_k = image ? kPixels : "n_k";
@@ -202,10 +205,10 @@ class SoftmaxAttentionOperator final
     signature.outputs = {{"out", {n_q, "e"}}};
     signature.queries = n_q;
     signature.keys = n_k;
-    return backward ? WithGradients(std::move(signature)) : signature;
+    return signature;
   }
 
-  bool HasBackward() const override { return true; }
+  bool HasGradientProgram() const override { return true; }
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     if (params.Has("height") || params.Has("width")) CompleteImage(n, params);
@@ -219,7 +222,7 @@ class SoftmaxAttentionOperator final
            static_cast<double>(problem.Dim("d") + problem.Dim("e"));
   }
 
-  double SharedWork(const Problem& problem) const override {
+  double SharedWorkOf(const Problem& problem) const override {
     return problem.backward
                ? static_cast<double>(problem.heads) *
                      static_cast<double>(problem.queries) * RowWork(problem, 0)

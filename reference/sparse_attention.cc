@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/operator_with.h"
 #include "reference/base/split_mix.h"
 #include "reference/softmax/softmax_rows.h"
 #include "reference/softmax/sparse_pattern.h"
@@ -43,7 +44,7 @@ class SparseAttentionReference : public Reference<Real> {
         row.See(j, dot);
         continue;
       }
-      const double bias = bias_->Head(id.head)[j - i + n_ - 1];
+      const double& bias = bias_->Head(id.head)[j - i + n_ - 1];
       if (bias != kHidden) row.See(j, dot.Plus(static_cast<Real>(bias)));
     }
     row.Write(
@@ -152,7 +153,7 @@ class SparseAttentionOperator final
     return rules;
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "positions"),
                        {"d", 64, "width of a query and a key"},

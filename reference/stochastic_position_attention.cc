@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "reference/base/operator_with.h"
 #include "reference/inner_attention.h"
 #include "reference/kernelized/kernelized.h"
 #include "reference/kernelized/stochastic_positions.h"
@@ -111,6 +112,13 @@ class StochasticPositionReference : public Reference<Real> {
   std::unique_ptr<Reference<Real>> attention_;
 };
 
+// Returns the rule of the noise, which is drawn and not trained.
+TensorRule Noise(const char* places) {
+  TensorRule noise{"z", {"d", places, "draws"}, Role::kParameter};
+  noise.fixed = true;
+  return noise;
+}
+
 class StochasticPositionAttentionOperator final
     : public OperatorWith<StochasticPositionReference> {
  public:
@@ -139,7 +147,7 @@ class StochasticPositionAttentionOperator final
     return rules;
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     const bool sine = params.Text("kind") == "sine";
     const std::string n_q = sine ? "n_q" : "n", n_k = sine ? "n_k" : "n";
     Signature signature;
@@ -150,8 +158,7 @@ class StochasticPositionAttentionOperator final
       signature.sizes = {SizeRule::Length("n", "positions")};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
-    signature.sizes.push_back(
-        {"draws", 64, "number of number of number of draws of the noise, R"});
+    signature.sizes.push_back({"draws", 64, "number of draws of the noise, R"});
     signature.inputs = {
         {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
     if (sine) {
@@ -163,15 +170,13 @@ class StochasticPositionAttentionOperator final
       signature.inputs.push_back({"phases", shape, Role::kParameter});
       signature.inputs.push_back(
           {"gains", shape, Role::kParameter, Draw::kMixing});
-      signature.inputs.push_back(
-          {"z", {"d", "2*components", "draws"}, Role::kParameter});
+      signature.inputs.push_back(Noise("2*components"));
     } else {
       signature.sizes.push_back({"taps", 16, "length of a filter, P"});
       for (const char* name : {"filters_q", "filters_k"})
         signature.inputs.push_back(
             {name, {"d", "taps"}, Role::kParameter, Draw::kMixing});
-      signature.inputs.push_back(
-          {"z", {"d", "n+taps-1", "draws"}, Role::kParameter});
+      signature.inputs.push_back(Noise("n+taps-1"));
     }
     if (params.Text("attention") == "linear") {
       const size_t before = signature.inputs.size();

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/functions.h"
+#include "reference/base/operator_with.h"
 #include "reference/softmax/reduced_keys.h"
 
 namespace subquad {
@@ -70,9 +72,9 @@ class SynthesizerAttentionReference : public Reference<Real> {
       Score<Real> score;
       double magnitude = 0, inherited = 0;
       for (int64_t b = 0; b < m; ++b) {
-        const double weight = phi_2[b * width + j];
-        const Real h = std::max(hidden.Row(0)[b], Real{0});
-        const Real product = h * static_cast<Real>(weight);
+        const double& weight = phi_2[b * width + j];
+        const Real h = hidden.Row(0)[b];
+        const Real product = (h <= 0 ? Real{0} : h) * static_cast<Real>(weight);
         score.value += product;
         magnitude += std::abs(static_cast<double>(product));
         inherited += hidden.Units(0)[b] * std::abs(weight);
@@ -117,7 +119,7 @@ class SynthesizerAttentionOperator final
             ParamRule::Flag("causal", "token i sees tokens j <= i only")};
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "tokens"),
                        {"D", 64, "width of a token"},
@@ -168,8 +170,7 @@ class SynthesizerAttentionOperator final
   // draw.
   static constexpr Draw kFactor = {
       Draw::From::kInput, [](double drawn, const Element& element) {
-        return drawn /
-               std::sqrt(std::sqrt(static_cast<double>(element.shape.back())));
+        return drawn / sqrt(sqrt(static_cast<double>(element.shape.back())));
       }};
 };
 

@@ -7,6 +7,7 @@
 
 #include "reference/base/gradients.h"
 #include "reference/base/long_sums.h"
+#include "reference/base/operator_with.h"
 #include "reference/base/visible_keys.h"
 
 namespace subquad {
@@ -120,7 +121,7 @@ class Toeplitz1dOperator final : public OperatorWith<Toeplitz1dReference> {
     return VisibleKeysParams();
   }
 
-  Signature SignatureFor(const Params&, bool backward) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n_q", "queries"),
                        SizeRule::Length("n_k", "keys"),
@@ -130,10 +131,10 @@ class Toeplitz1dOperator final : public OperatorWith<Toeplitz1dReference> {
     TensorRule values{"values", {"n_k", "e"}};
     signature.inputs = {weights, values};
     signature.outputs = {{"out", {"n_q", "e"}}};
-    return backward ? WithGradients(std::move(signature)) : signature;
+    return signature;
   }
 
-  bool HasBackward() const override { return true; }
+  bool HasGradientProgram() const override { return true; }
 
   double RowWork(const Problem& problem, int output) const override {
     const double terms = static_cast<double>(

@@ -8,6 +8,7 @@
 #include "reference/base/gradients.h"
 #include "reference/base/image.h"
 #include "reference/base/long_sums.h"
+#include "reference/base/operator_with.h"
 
 namespace subquad {
 namespace {
@@ -33,7 +34,7 @@ class Toeplitz2dReference : public Reference<Real> {
 
  private:
   // Returns w(j - i) of a head for pixels i and j.
-  double Weight(int64_t head, int64_t i, int64_t j) const {
+  const double& Weight(int64_t head, int64_t i, int64_t j) const {
     return weights_.Head(
         head)[BiasByOffset{height_ * width_, width_}.Index(i, j)];
   }
@@ -86,7 +87,7 @@ class Toeplitz2dReference : public Reference<Real> {
     }
   }
 
-  void Add(double weight, const double* row, int64_t terms,
+  void Add(const double& weight, const double* row, int64_t terms,
            LongSums<Real>& sums, double* units) const {
     sums.AddRow(static_cast<Real>(weight), row, static_cast<size_t>(e_));
     sums.Next();
@@ -130,7 +131,7 @@ class Toeplitz2dOperator final : public OperatorWith<Toeplitz2dReference> {
     return ImageParams();
   }
 
-  Signature SignatureFor(const Params&, bool backward) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {{"e", 64, "width of a value"}};
     TensorRule weights{
@@ -139,10 +140,10 @@ class Toeplitz2dOperator final : public OperatorWith<Toeplitz2dReference> {
     signature.inputs = {weights, {"values", {kPixels, "e"}}};
     signature.outputs = {{"out", {kPixels, "e"}}};
     signature.queries = signature.keys = kPixels;
-    return backward ? WithGradients(std::move(signature)) : signature;
+    return signature;
   }
 
-  bool HasBackward() const override { return true; }
+  bool HasGradientProgram() const override { return true; }
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     CompleteImage(n, params);

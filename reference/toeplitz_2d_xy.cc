@@ -9,6 +9,7 @@
 #include "reference/base/gradients.h"
 #include "reference/base/image.h"
 #include "reference/base/long_sums.h"
+#include "reference/base/operator_with.h"
 
 namespace subquad {
 namespace {
@@ -123,8 +124,8 @@ class Toeplitz2dXyReference : public Reference<Real> {
   // Adds a row of values or gradients times the weight of pixels i and j.
   void Add(int64_t head, int64_t i, int64_t j, const double* row, int64_t terms,
            LongSums<Real>& sums, double* units) const {
-    const double a = rows_.Head(head)[j / width_ - i / width_ + height_ - 1];
-    const double b = cols_.Head(head)[j % width_ - i % width_ + width_ - 1];
+    const double& a = rows_.Head(head)[j / width_ - i / width_ + height_ - 1];
+    const double& b = cols_.Head(head)[j % width_ - i % width_ + width_ - 1];
     sums.AddRow(static_cast<Real>(a) + static_cast<Real>(b), row,
                 static_cast<size_t>(e_));
     sums.Next();
@@ -161,7 +162,7 @@ class Toeplitz2dXyOperator final : public OperatorWith<Toeplitz2dXyReference> {
     return ImageParams();
   }
 
-  Signature SignatureFor(const Params&, bool backward) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {{"e", 64, "width of a value"}};
     TensorRule rows{"weights_rows", {"2*height-1"}, Role::kParameter};
@@ -171,10 +172,10 @@ class Toeplitz2dXyOperator final : public OperatorWith<Toeplitz2dXyReference> {
     signature.inputs = {rows, cols, {"values", {kPixels, "e"}}};
     signature.outputs = {{"out", {kPixels, "e"}}};
     signature.queries = signature.keys = kPixels;
-    return backward ? WithGradients(std::move(signature)) : signature;
+    return signature;
   }
 
-  bool HasBackward() const override { return true; }
+  bool HasGradientProgram() const override { return true; }
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     CompleteImage(n, params);

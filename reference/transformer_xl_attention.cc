@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "reference/base/flag_on.h"
+#include "reference/base/operator_with.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
@@ -114,7 +115,7 @@ class TransformerXlAttentionOperator final
             ParamRule::Scale("1/sqrt(d)")};
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature ForwardSignature(const Params& params) const override {
     const bool causal = IsOn(params, "causal");
     Signature signature;
     signature.sizes = {

@@ -200,9 +200,6 @@ Values ResolveTexts(const CaseRequest& request,
         std::pair{"batch", test_case.leading.batch}})
     if (count < 0)
       throw InvalidInput(name, "at least 0", std::to_string(count));
-  if (test_case.backward && !test_case.op->HasBackward())
-    throw InvalidInput("backward", "an operator that has a backward pass",
-                       std::string(test_case.op->description().id));
   CheckOmegaSampler(test_case.omega);
   return rest;
 }

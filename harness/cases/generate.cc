@@ -1,6 +1,8 @@
 #include "harness/cases/generate.h"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 #include <thread>
 
 #include "harness/cases/draws.h"
@@ -8,6 +10,8 @@
 #include "harness/cases/input_source.h"
 #include "harness/cases/omega.h"
 #include "optimized/base/thread_pool.h"
+#include "reference/base/derivative.h"
+#include "reference/base/gradients.h"
 
 namespace subquad {
 namespace {
@@ -23,6 +27,34 @@ void ScaleRows(double norm, int64_t width, std::vector<double>& values) {
     const double factor = norm / std::sqrt(squares);
     for (int64_t c = 0; c < width; ++c) values[first + c] *= factor;
   }
+}
+
+// Returns `most` rows on both sides of the edges of tiles, whose sizes are
+// powers of two, and in the middle, and others evenly spaced.
+std::set<int64_t> RowsAtEdges(int64_t rows, int64_t most) {
+  std::set<int64_t> chosen;
+  const auto add = [&](int64_t row) {
+    if (row >= 0 && row < rows && std::ssize(chosen) < most) chosen.insert(row);
+  };
+  for (const int64_t edge : {int64_t{0}, rows, rows / 2, rows / 128 * 128,
+                             int64_t{64}, rows / 3 / 64 * 64})
+    for (const int64_t row : {edge - 1, edge}) add(row);
+  for (int64_t i = 0; i < most; ++i) add(i * rows / most);
+  return chosen;
+}
+
+// Leaves a cotangent as it is if all gradients can be computed from it, and
+// sets all but a few of its rows to zero otherwise.
+void ThinOut(const Problem& problem, int64_t rows, Tensor& cotangent) {
+  const int64_t heads = cotangent.slices.count();
+  const int64_t kept = RowsWithCotangent(problem);
+  if (kept >= heads * rows) return;
+  const int64_t width = cotangent.SliceSize() / rows;
+  const std::set<int64_t> chosen =
+      RowsAtEdges(rows, std::max<int64_t>(1, kept / heads));
+  for (int64_t row = 0; row < heads * rows; ++row)
+    if (!chosen.contains(row % rows))
+      std::fill_n(cotangent.values.begin() + row * width, width, 0);
 }
 
 }  // namespace
@@ -103,6 +135,8 @@ Inputs GenerateInputs(const Case& test_case, const Problem& problem) {
     }
     for (double& value : tensor.values)
       value = RoundTo(test_case.scalar, value);
+    if (problem.backward && IsCotangent(rule.name))
+      ThinOut(problem, rows, tensor);
     inputs.tensors.push_back(std::move(tensor));
   }
   problem.op->CheckNumbers(problem, inputs);

@@ -6,6 +6,8 @@
 
 #include "harness/base/text.h"
 #include "harness/cases/draws.h"
+#include "harness/registry/registry.h"
+#include "reference/base/gradients.h"
 
 namespace subquad {
 namespace {
@@ -89,7 +91,7 @@ std::string SharedTensors(const Signature& signature, int64_t heads,
   std::string text;
   for (const TensorRule& rule : signature.inputs) {
     // The incoming gradient has all axes of the output.
-    if (rule.role != Role::kData || rule.optional || rule.name == "grad" ||
+    if (rule.role != Role::kData || rule.optional || IsCotangent(rule.name) ||
         !dice.Chance(0.3))
       continue;
     const std::string own = std::to_string(dice.Chance(0.5) ? 1 : heads);
@@ -102,7 +104,7 @@ std::string SharedTensors(const Signature& signature, int64_t heads,
 
 void DrawSizes(const CaseRequest& request, Dice& dice, Values& values) {
   const Case probe = MakeCase(request);
-  const bool backward = probe.op->HasBackward() && dice.Chance(0.25);
+  const bool backward = HasBackward(*probe.op) && dice.Chance(0.25);
   if (backward) values.emplace_back("backward", "1");
   const Signature signature = probe.op->SignatureFor(probe.params, backward);
   for (const SizeRule& rule : signature.sizes) {
@@ -155,7 +157,7 @@ double WorkOf(const Case& test_case) {
     const auto rows =
         static_cast<double>(problem.OutputSlices(o).count() *
                             shape[problem.output_leading[o].size()]);
-    work += rows * problem.op->RowWork(problem, static_cast<int>(o));
+    work += rows * WorkOfRow(problem, static_cast<int>(o));
   }
   return work;
 }

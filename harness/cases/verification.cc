@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "harness/registry/registry.h"
+
 namespace subquad {
 namespace {
 
@@ -256,33 +258,45 @@ void AddCases(const Operator& op, const Values& variant,
                             {"heads", "2"},
                             {"per_head", "1"}}));
   }
-  if (op.HasBackward()) {
-    const std::string more = std::to_string(middle + 5);
-    for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
-    for (const TensorRule& rule : signature.inputs)
-      if (rule.optional) {
-        const Values axes = {{"backward", "1"}, {"with", rule.name}};
-        for (int64_t n : sizes) add(n, with(axes));
-        for (const auto& places : {shared, forms})
-          for (Values place : places) {
-            place.insert(place.end(), axes.begin(), axes.end());
-            add(middle, with(place));
-          }
-      }
-    add(middle, with({{"backward", "1"}, {"heads", "2"}}));
-    add(middle, with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
-    for (Values axes : shared) {
-      axes.emplace_back("backward", "1");
-      add(middle, with(axes));
+  const std::string more = std::to_string(middle + 5);
+  for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
+  for (const TensorRule& rule : op.SignatureFor(probe.params, true).inputs)
+    if (rule.optional) {
+      const Values axes = {{"backward", "1"}, {"with", rule.name}};
+      for (int64_t n : sizes) add(n, with(axes));
+      for (const auto& places : {shared, forms})
+        for (Values place : places) {
+          place.insert(place.end(), axes.begin(), axes.end());
+          add(middle, with(place));
+        }
     }
-    for (Values values : forms) {
-      values.emplace_back("backward", "1");
-      add(middle, with(values));
-    }
-    for (const std::string& name : {keys, queries})
-      if (HasSize(signature, name))
-        add(middle, with({{"backward", "1"}, {name, more}}));
+  add(middle, with({{"backward", "1"}, {"heads", "2"}}));
+  add(middle, with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
+  for (Values axes : shared) {
+    axes.emplace_back("backward", "1");
+    add(middle, with(axes));
   }
+  for (Values values : forms) {
+    values.emplace_back("backward", "1");
+    add(middle, with(values));
+  }
+  for (const std::string& name : {keys, queries})
+    if (queries != keys && HasSize(signature, name))
+      add(middle, with({{"backward", "1"}, {name, more}}));
+}
+
+// Returns the cases of all variants, forward and backward.
+std::vector<Case> AllCases(const Operator& op,
+                           const std::vector<int64_t>& sizes, Scalar scalar,
+                           uint64_t seed) {
+  std::vector<Values> variants;
+  AddVariants(op, {}, {}, variants);
+  std::vector<Case> cases;
+  const bool many = variants.size() > kManyVariants;
+  for (size_t x = 0; x < variants.size(); ++x)
+    AddCases(op, variants[x], sizes, scalar, seed,
+             many ? std::optional<size_t>(x) : std::nullopt, cases);
+  return cases;
 }
 
 }  // namespace
@@ -298,13 +312,19 @@ std::vector<Case> CasesWith(const Operator& op, const Values& values,
 std::vector<Case> VerificationCases(const Operator& op,
                                     const std::vector<int64_t>& sizes,
                                     Scalar scalar, uint64_t seed) {
-  std::vector<Values> variants;
-  AddVariants(op, {}, {}, variants);
-  std::vector<Case> cases;
-  const bool many = variants.size() > kManyVariants;
-  for (size_t x = 0; x < variants.size(); ++x)
-    AddCases(op, variants[x], sizes, scalar, seed,
-             many ? std::optional<size_t>(x) : std::nullopt, cases);
+  std::vector<Case> cases = AllCases(op, sizes, scalar, seed);
+  if (!HasBackward(op))
+    std::erase_if(cases,
+                  [](const Case& test_case) { return test_case.backward; });
+  return cases;
+}
+
+std::vector<Case> GradientCases(const Operator& op,
+                                const std::vector<int64_t>& sizes,
+                                Scalar scalar, uint64_t seed) {
+  std::vector<Case> cases = AllCases(op, sizes, scalar, seed);
+  std::erase_if(cases,
+                [](const Case& test_case) { return !test_case.backward; });
   return cases;
 }
 

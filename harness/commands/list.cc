@@ -144,7 +144,7 @@ void PrintDetails(const OperatorListing& listing) {
       listing.inputs);
   PrintTensors("Outputs (\"expected\" of case.json)", listing.outputs);
   fmt::print("\nImplementations{}:\n",
-             HasBackward(listing) ? "" : " (only the forward pass is defined)");
+             HasBackward(listing) ? "" : " (none has a backward pass)");
   PrintImplementations(listing);
   fmt::print("\nA case.json, read by `subquad check FOLDER`:\n{}\n\n",
              listing.sample_case.dump(2));

@@ -65,8 +65,8 @@ void AddErrorInAnotherOrder(const Problem& problem, OutputAnswer& answer,
                             const std::unique_ptr<Reference<Plain>>& plain,
                             double most_work) {
   const auto rows = static_cast<int64_t>(answer.selection.rows.size());
-  const double work = problem.op->RowWork(
-      problem, static_cast<int>(answer.selection.rows[0].output));
+  const double work =
+      WorkOfRow(problem, static_cast<int>(answer.selection.rows[0].output));
   const auto most = static_cast<int64_t>(std::clamp(
       most_work / work, 2.0, static_cast<double>(kRowsInAnotherOrder)));
   const int64_t step = (rows - 1) / most + 1;
@@ -200,7 +200,7 @@ RowsAgain ChooseRowsAgain(const Problem& problem, OutputAnswer& answer,
       answer.largest < bound && answer.plain_error < kByLuck * bound;
   if (telling >= kTellingRows && !cancels) return {&answer, {}, 0, false};
   const double affordable =
-      most_work / problem.op->RowWork(problem, answer.selection.rows[0].output);
+      most_work / WorkOfRow(problem, answer.selection.rows[0].output);
   if (affordable < 2) return {&answer, {}, 0, false};
   const auto runs = static_cast<int64_t>(
       std::min(affordable, static_cast<double>(kRowsAgain)));
@@ -244,14 +244,13 @@ void ComputeAgain(const Problem& problem, const Inputs& inputs,
   for (const RowsAgain& rows : again) {
     runs = std::max(runs, rows.runs);
     row_work = std::max(
-        row_work,
-        problem.op->RowWork(problem, rows.answer->selection.rows[0].output));
+        row_work, WorkOfRow(problem, rows.answer->selection.rows[0].output));
   }
   if (runs == 0) return;
   // A reference does the work of up to about `kWidth` rows before its first
   // row.
   constexpr double kWidth = 64;
-  const double before = row_work * kWidth + problem.op->SharedWork(problem);
+  const double before = row_work * kWidth + SharedWork(problem);
   const bool anew = (problem.params.Has("feature_map") || problem.backward) &&
                     before * static_cast<double>(runs) < most_work;
   const ArithmeticScope scope(arithmetic, 1);
@@ -268,7 +267,7 @@ void ComputeAgain(const Problem& problem, const Inputs& inputs,
 void AddUsualErrors(const Problem& problem, const Inputs& inputs,
                     double most_work, Answer& answer) {
   // Emulating more work than this would take minutes.
-  if (problem.op->SharedWork(problem) > most_work) return;
+  if (SharedWork(problem) > most_work) return;
   std::vector<RowsAgain> usual, cancelling;
   for (OutputAnswer& output : answer.outputs) {
     RowsAgain again = ChooseRowsAgain(problem, output, most_work);
@@ -302,7 +301,7 @@ RowSelection SelectRows(const Problem& problem, int output, uint64_t seed,
   // The number of rows per head.
   const double affordable = most_work / heads /
                             static_cast<double>(problem.outputs.size()) /
-                            problem.op->RowWork(problem, output);
+                            WorkOfRow(problem, output);
   RowSelection selection;
   // A gradient indexed by offset, with 2n-1 rows, counts as n rows.
   selection.all = layout.rows <= (layout.width == 1 ? 2 : 1) * kAllRows &&

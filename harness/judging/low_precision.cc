@@ -85,18 +85,17 @@ std::vector<WrongAnswer> EmulatedAnswers(const std::vector<Kind>& kinds,
                                          const Answer& answer,
                                          double most_work) {
   const auto outputs = static_cast<double>(answer.outputs.size());
-  const double shared = problem.op->SharedWork(problem);
+  const double shared = SharedWork(problem);
   double fewest = shared;
   for (size_t o = 0; o < answer.outputs.size(); ++o)
-    fewest += kFewestRows * problem.op->RowWork(problem, static_cast<int>(o));
+    fewest += kFewestRows * WorkOfRow(problem, static_cast<int>(o));
   if (fewest > kMostWork) return {};
   const double each = (std::max(most_work, fewest) - shared) / outputs;
   std::vector<size_t> most_rows;
   for (size_t o = 0; o < answer.outputs.size(); ++o)
     most_rows.push_back(std::max(
         size_t{1},
-        static_cast<size_t>(
-            each / problem.op->RowWork(problem, static_cast<int>(o)))));
+        static_cast<size_t>(each / WorkOfRow(problem, static_cast<int>(o)))));
   std::vector<WrongAnswer> wrong_answers(kinds.size());
   // The emulated arithmetic is a setting of each thread.
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));

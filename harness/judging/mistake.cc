@@ -56,7 +56,7 @@ RowsByOutput Subject::Evaluate(const Problem& altered, const Mistake& mistake,
     std::vector<long double>& values = outputs[o].values;
     values.resize(sources.size() * width);
     const double work = static_cast<double>(sources.size()) *
-                        altered.op->RowWork(altered, static_cast<int>(o));
+                        WorkOfRow(altered, static_cast<int>(o));
     ThreadPool pool(work < kWorthThreads ? 1 : threads);
     pool.For(std::ssize(sources), [&](int64_t index, int) {
       const auto at = static_cast<size_t>(index);

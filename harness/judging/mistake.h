@@ -93,7 +93,7 @@ class Subject {
   const Problem& problem;
   const Inputs& inputs;
   const Answer& answer;
-  // The reference's answer to the right problem, if it was needed.
+  // The right answer in the rows that are computed, if it was needed.
   RowsByOutput right;
   std::vector<Mistake> mistakes;
   int threads = 1;  // that compute the rows of an answer
@@ -154,6 +154,12 @@ void ReshapeHeads(Subject& subject);
 void AttendOverHeads(Subject& subject);
 void GroupHeadsOtherwise(Subject& subject);
 void ReadOtherKeysAndValues(Subject& subject);
+
+// Of the backward pass (gradient_mistakes.cc).
+void DetachNormaliser(Subject& subject);
+void ReduceSharedOtherwise(Subject& subject);
+void SwapGradients(Subject& subject);
+void LeaveVisibilityOutOfOne(Subject& subject);
 
 // Of parameters (parameter_mistakes.cc).
 void FlipFlags(Subject& subject);

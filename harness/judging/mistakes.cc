@@ -13,15 +13,27 @@ namespace {
 
 bool Always(const Problem&) { return true; }
 bool IsGradient(const Problem& problem) { return problem.backward; }
-bool IsCausal(const Problem& problem) { return problem.params.Flag("causal"); }
+bool IsOutput(const Problem& problem) { return !problem.backward; }
+bool IsCausalOutput(const Problem& problem) {
+  return IsOutput(problem) && problem.params.Flag("causal");
+}
 bool HasHeads(const Problem& problem) { return problem.heads > 1; }
-bool HasLeadingAxes(const Problem& problem) {
-  return !problem.output_leading.front().empty();
+bool HasHeadsOfOutput(const Problem& problem) {
+  return IsOutput(problem) && HasHeads(problem);
+}
+bool HasLeadingAxesOfOutput(const Problem& problem) {
+  return IsOutput(problem) && !problem.output_leading.front().empty();
+}
+bool HasSharedGradients(const Problem& problem) {
+  return problem.backward && HasHeads(problem);
 }
 bool HasOffsets(const Problem& problem) {
   return std::ranges::any_of(problem.inputs, [](const TensorRule& rule) {
     return !rule.offset_axes.empty();
   });
+}
+bool HasOffsetsOfOutput(const Problem& problem) {
+  return IsOutput(problem) && HasOffsets(problem);
 }
 
 enum class Use {
@@ -51,26 +63,30 @@ constexpr Kind kKinds[] = {
     {Use::kMargins, IsGradient, LeaveScaleOut},
     {Use::kMargins, Always, LeaveEpsOut},
 
+    {Use::kNames, IsGradient, DetachNormaliser},
+    {Use::kNames, HasSharedGradients, ReduceSharedOtherwise},
+    {Use::kNames, IsGradient, SwapGradients},
+    {Use::kNames, IsGradient, LeaveVisibilityOutOfOne},
     {Use::kNames, Always, ChangeScale},
     {Use::kNames, Always, ScaleBias},
     {Use::kNames, Always, ChangeChoices},
     {Use::kNames, Always, MiscountKeys},
-    {Use::kNames, IsCausal, AlignMaskAtEnd},
-    {Use::kNames, Always, TakeOtherKeyLengths},
-    {Use::kNames, IsCausal, MoveMask},
-    {Use::kNames, HasOffsets, MoveOffsets},
-    {Use::kNames, HasOffsets, MoveOrigin},
-    {Use::kNames, HasOffsets, WrapAround},
-    {Use::kNames, HasOffsets, ExchangeImageAxes},
-    {Use::kNames, HasOffsets, StrideTableByHeight},
-    {Use::kNames, Always, SwapKeysAndValues},
-    {Use::kNames, HasHeads, ExchangeHeads},
-    {Use::kNames, Always, ReshapeHeads},
-    {Use::kNames, HasHeads, AttendOverHeads},
-    {Use::kNames, HasHeads, GroupHeadsOtherwise},
-    {Use::kNames, HasLeadingAxes, ReadOtherKeysAndValues},
-    {Use::kNames, Always, MergeParts},
-    {Use::kNames, Always, MisplaceEps},
+    {Use::kNames, IsCausalOutput, AlignMaskAtEnd},
+    {Use::kNames, IsOutput, TakeOtherKeyLengths},
+    {Use::kNames, IsCausalOutput, MoveMask},
+    {Use::kNames, HasOffsetsOfOutput, MoveOffsets},
+    {Use::kNames, HasOffsetsOfOutput, MoveOrigin},
+    {Use::kNames, HasOffsetsOfOutput, WrapAround},
+    {Use::kNames, HasOffsetsOfOutput, ExchangeImageAxes},
+    {Use::kNames, HasOffsetsOfOutput, StrideTableByHeight},
+    {Use::kNames, IsOutput, SwapKeysAndValues},
+    {Use::kNames, HasHeadsOfOutput, ExchangeHeads},
+    {Use::kNames, IsOutput, ReshapeHeads},
+    {Use::kNames, HasHeadsOfOutput, AttendOverHeads},
+    {Use::kNames, HasHeadsOfOutput, GroupHeadsOtherwise},
+    {Use::kNames, HasLeadingAxesOfOutput, ReadOtherKeysAndValues},
+    {Use::kNames, IsOutput, MergeParts},
+    {Use::kNames, IsOutput, MisplaceEps},
 };
 
 // Returns how many mistakes to evaluate at a time. Each of them copies at most
@@ -160,8 +176,8 @@ double MistakeWork(const Problem& problem, size_t rows) {
   for (size_t o = 0; o < problem.outputs.size(); ++o)
     work += (static_cast<double>(rows) +
              kBefore * static_cast<double>(problem.heads)) *
-            problem.op->RowWork(problem, static_cast<int>(o));
-  return work + problem.op->SharedWork(problem);
+            WorkOfRow(problem, static_cast<int>(o));
+  return work + SharedWork(problem);
 }
 
 std::vector<WrongAnswer> MisreadAnswers(const Problem& problem,
@@ -182,9 +198,21 @@ std::vector<WrongAnswer> UsualConfusions(const Problem& problem,
                                          const Inputs& inputs,
                                          const Answer& answer,
                                          size_t most_rows) {
-  if (problem.backward) return {};
-  const size_t rows = answer.outputs.front().selection.rows.size();
-  Subject subject(problem, inputs, answer, {SpreadRows(rows, most_rows)});
+  // Those of an output are told by its first output alone.
+  const size_t outputs = problem.backward ? answer.outputs.size() : 1;
+  std::vector<std::vector<size_t>> chosen;
+  RowsByOutput right;
+  for (size_t o = 0; o < outputs; ++o) {
+    const OutputAnswer& output = answer.outputs[o];
+    chosen.push_back(SpreadRows(output.selection.rows.size(), most_rows));
+    right.push_back({chosen.back(), {}});
+    const auto width = static_cast<size_t>(output.width);
+    for (const size_t r : chosen.back())
+      std::copy_n(output.value.begin() + static_cast<int64_t>(r * width), width,
+                  std::back_inserter(right.back().values));
+  }
+  Subject subject(problem, inputs, answer, std::move(chosen));
+  subject.right = std::move(right);
   return AnswersOf(Use::kNames, subject, most_rows, {});
 }
 

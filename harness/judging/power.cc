@@ -46,7 +46,7 @@ std::vector<RowSelection> AffordableRows(const Problem& problem,
   for (int output = 0; output < outputs; ++output) {
     const OutputLayout layout = LayoutOf(problem, output);
     const double affordable = most_work / kAnswers / outputs /
-                              problem.op->RowWork(problem, output) /
+                              WorkOfRow(problem, output) /
                               static_cast<double>(layout.heads);
     const auto per_head = static_cast<int64_t>(
         std::clamp(affordable, static_cast<double>(kFewestRows),

@@ -84,20 +84,20 @@ class Matcher {
 
   // Tries a range of rows that are zero or NaN, the same in all heads or in one
   // of them; the other rows are right.
-  void TryRanges() {
+  void TryRanges(size_t o) {
     known_.insert("rows left zero");
     if (best_.ratio < kAlike) return;
-    const OutputAnswer& right = right_.outputs.front();
+    const OutputAnswer& right = right_.outputs[o];
     std::set<int64_t> rows, heads;
     bool zero = true, missing = true;
     long double squares = 0, elsewhere = 0;
     size_t count = 0;
     for (size_t r = 0; r < right.selection.rows.size(); ++r) {
-      const Products row = ProductsOf(r);
+      const Products row = ProductsOf(o, r);
       bool all_zero = true, all_missing = true;
       for (int64_t c = 0; c < right.width; ++c) {
-        all_zero = all_zero && Found(0, r, c) == 0;
-        all_missing = all_missing && std::isnan(Found(0, r, c));
+        all_zero = all_zero && Found(o, r, c) == 0;
+        all_missing = all_missing && std::isnan(Found(o, r, c));
       }
       squares += row.squares;
       if (!(row.squares > 0) || !(all_zero || all_missing)) {
@@ -125,45 +125,45 @@ class Matcher {
             ? fmt::format("row {}", *rows.begin())
             : fmt::format("rows {} to {}", *rows.begin(), *rows.rbegin());
     name += zero ? " zero" : " NaN";
-    if (std::ssize(heads) < LayoutOf(problem_, 0).heads)
+    if (std::ssize(heads) < LayoutOf(problem_, static_cast<int>(o)).heads)
       name += heads.size() == 1 ? fmt::format(", of head {}", *heads.begin())
                                 : ", of some heads";
-    best_ = {name, 0};
+    best_ = {name + OfOutput(o), 0};
   }
 
   // Tries one factor for all rows.
-  void TryCommonFactor() {
+  void TryCommonFactor(size_t o) {
     // An output of almost only zeros would be a multiple too.
     if (best_.ratio < kAlike / 100) return;
-    const OutputAnswer& right = right_.outputs.front();
+    const OutputAnswer& right = right_.outputs[o];
     long double squares = 0, product = 0;
     size_t rows = 0;
     for (size_t r = 0; r < right.selection.rows.size(); ++r) {
-      const Products row = ProductsOf(r);
+      const Products row = ProductsOf(o, r);
       squares += row.squares;
       product += row.product;
       rows += row.squares > 0;
     }
-    if (rows > 1) TryFactor(static_cast<double>(product / squares));
+    if (rows > 1) TryFactor(o, static_cast<double>(product / squares));
   }
 
   // Tries a factor for each row, as if the weights were right but their
   // normaliser were wrong.
-  void TryRowFactors() {
+  void TryRowFactors(size_t o) {
     known_.insert("another normaliser");
     if (best_.ratio < kAlike / 100) return;
-    const OutputAnswer& right = right_.outputs.front();
+    const OutputAnswer& right = right_.outputs[o];
     if (right.width < 2) return;
     long double errors = 0, left = 0;
     bool off = false;
     for (size_t r = 0; r < right.selection.rows.size(); ++r) {
-      const Products row = ProductsOf(r);
+      const Products row = ProductsOf(o, r);
       errors += row.errors;
       // A row of zeros has no multiples.
       const long double factor =
           row.squares > 0 ? row.product / row.squares : 0;
       for (int64_t c = 0; c < right.width; ++c)
-        left += Square(Found(0, r, c) - factor * RightOf(0, r, c));
+        left += Square(Found(o, r, c) - factor * RightOf(o, r, c));
       off = off || (row.squares > 0 && factor != 1);
     }
     const double ratio = std::sqrt(static_cast<double>(left / errors));
@@ -175,24 +175,26 @@ class Matcher {
     };
     std::string name = "rows scaled each by its own factor";
     // Operators with a scale of their scores compute a mean.
-    if (has("scale") || has("eps")) name = "another normaliser: " + name;
-    if (has("eps")) name += ", as by an eps in the wrong place";
-    best_ = {name, ratio};
+    if (!problem_.backward && (has("scale") || has("eps")))
+      name = "another normaliser: " + name;
+    if (!problem_.backward && has("eps"))
+      name += ", as by an eps in the wrong place";
+    best_ = {name + OfOutput(o), ratio};
   }
 
   // Tries the noise of 16-bit arithmetic: errors of any sign, as large as the
   // rounding of such a type.
-  void TryNoise() {
+  void TryNoise(size_t o) {
     known_.insert("few digits");
     if (best_.ratio < kAlike) return;
-    const OutputAnswer& right = right_.outputs.front();
+    const OutputAnswer& right = right_.outputs[o];
     long double squares = 0, errors = 0, product = 0;
     size_t rows = 0;
     for (size_t r = 0; r < right.selection.rows.size(); ++r) {
       bool off = false;
       for (int64_t c = 0; c < right.width; ++c) {
-        const long double value = RightOf(0, r, c);
-        const long double error = Found(0, r, c) - value;
+        const long double value = RightOf(o, r, c);
+        const long double error = Found(o, r, c) - value;
         squares += value * value;
         errors += error * error;
         product += error * value;
@@ -210,9 +212,9 @@ class Matcher {
     // Errors beyond the bound of such arithmetic are not noise (for example a
     // value that is not zero although all of its terms are), and neither are
     // errors that only a few rows have.
-    const std::vector<double> over = OverBoundIn(Scalar::kBFloat16);
+    const std::vector<double> over = OverBoundIn(o, Scalar::kBFloat16);
     const double most = std::ranges::max(over);
-    if (!(most <= 1) || ShareOfFew(over) > 0.5) return;
+    if (!(most <= 1) || ShareOfFew(o, over) > 0.5) return;
     const bool beyond_float16 = most * Info(Scalar::kBFloat16).unit_roundoff >
                                 Info(Scalar::kFloat16).unit_roundoff;
     std::string name =
@@ -220,11 +222,11 @@ class Matcher {
             ? "the rounding of arithmetic in bfloat16, or long sums in float16"
             : "the rounding of arithmetic in float16 or TensorFloat32";
     for (const Scalar scalar : {Scalar::kFloat16, Scalar::kBFloat16})
-      if (Info(problem_.scalar).bytes > 2 && HasNumbersOf(scalar))
+      if (Info(problem_.scalar).bytes > 2 && HasNumbersOf(o, scalar))
         name = fmt::format(
             "values of {}: computed in it, or rounded to it at the end",
             Info(scalar).name);
-    best_ = {name, kAlike};
+    best_ = {name + OfOutput(o), kAlike};
   }
 
   Resemblance Best() const {
@@ -244,19 +246,26 @@ class Matcher {
 
   static long double Square(long double x) { return x * x; }
 
-  Products ProductsOf(size_t r) const {
+  // Names the output if there are several.
+  std::string OfOutput(size_t o) const {
+    return right_.outputs.size() > 1
+               ? fmt::format(" ({})", right_.outputs[o].name)
+               : "";
+  }
+
+  Products ProductsOf(size_t o, size_t r) const {
     Products row;
-    for (int64_t c = 0; c < right_.outputs.front().width; ++c) {
-      row.squares += Square(RightOf(0, r, c));
-      row.product += RightOf(0, r, c) * Found(0, r, c);
-      row.errors += Square(Found(0, r, c) - RightOf(0, r, c));
+    for (int64_t c = 0; c < right_.outputs[o].width; ++c) {
+      row.squares += Square(RightOf(o, r, c));
+      row.product += RightOf(o, r, c) * Found(o, r, c);
+      row.errors += Square(Found(o, r, c) - RightOf(o, r, c));
     }
     return row;
   }
 
   // Tries the right rows times this factor.
-  void TryFactor(double factor) {
-    const OutputAnswer& right = right_.outputs.front();
+  void TryFactor(size_t o, double factor) {
+    const OutputAnswer& right = right_.outputs[o];
     if (!std::isfinite(factor) || factor == 1) return;
     // Prints as many digits as distinguish it from 1.
     std::string text;
@@ -269,11 +278,9 @@ class Matcher {
     std::vector<size_t> all(right.selection.rows.size());
     std::iota(all.begin(), all.end(), size_t{0});
     const Resemblance before = best_;
-    const std::string name =
-        "scaled by " + text +
-        (right_.outputs.size() > 1 ? " (" + right.name + ")" : "");
-    Try({name, {{0, std::move(all), [this, factor](size_t r, int64_t c) {
-                   return factor * RightOf(0, r, c);
+    const std::string name = "scaled by " + text + OfOutput(o);
+    Try({name, {{o, std::move(all), [this, o, factor](size_t r, int64_t c) {
+                   return factor * RightOf(o, r, c);
                  }}}});
     if (best_.name == name && best_.ratio < 0.01) return;
     best_ = before;
@@ -282,13 +289,13 @@ class Matcher {
 
   // Returns the error of each element divided by the plain program's bound in
   // the arithmetic of this type.
-  std::vector<double> OverBoundIn(Scalar scalar) const {
-    const OutputAnswer& right = right_.outputs.front();
+  std::vector<double> OverBoundIn(size_t o, Scalar scalar) const {
+    const OutputAnswer& right = right_.outputs[o];
     std::vector<double> over(right.value.size());
     for (size_t at = 0; at < over.size(); ++at) {
       const auto error = static_cast<double>(
-          std::abs(found_.outputs.front().value[at] - right.value[at]));
-      const double units = tolerance_.units.front()[at] +
+          std::abs(found_.outputs[o].value[at] - right.value[at]));
+      const double units = tolerance_.units[o][at] +
                            static_cast<double>(std::abs(right.value[at]));
       // Values below the smallest normal number may have larger errors.
       if (error > SmallestNormal(Scalar::kFloat16) *
@@ -300,8 +307,8 @@ class Matcher {
 
   // Returns the share of the sum of squares that the largest sixteenth of the
   // rows has; 0 if there are fewer than 16 rows.
-  double ShareOfFew(const std::vector<double>& over) const {
-    const auto width = static_cast<size_t>(right_.outputs.front().width);
+  double ShareOfFew(size_t o, const std::vector<double>& over) const {
+    const auto width = static_cast<size_t>(right_.outputs[o].width);
     std::vector<double> rows;
     for (size_t at = 0; at < over.size(); ++at) {
       if (at % width == 0) rows.push_back(0);
@@ -317,13 +324,13 @@ class Matcher {
 
   // Tells whether all values of the output are numbers of this type. Fewer than
   // eight values could be so by chance.
-  bool HasNumbersOf(Scalar scalar) const {
-    const OutputAnswer& right = right_.outputs.front();
+  bool HasNumbersOf(size_t o, Scalar scalar) const {
+    const OutputAnswer& right = right_.outputs[o];
     const size_t rows = right.selection.rows.size();
     if (rows * static_cast<size_t>(right.width) < 8) return false;
     for (size_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < right.width; ++c) {
-        const auto number = static_cast<double>(Found(0, r, c));
+        const auto number = static_cast<double>(Found(o, r, c));
         if (RoundTo(scalar, number) != number) return false;
       }
     return true;
@@ -387,19 +394,22 @@ Resemblance LooksLike(const Problem& problem, const Inputs& inputs,
                       const Answer& answer, const Tolerance& tolerance) {
   Matcher matcher(problem, right, answer, tolerance);
   for (const WrongAnswer& wrong : wrong_answers) matcher.Try(wrong);
-  if (!answer.outputs.front().value.empty()) {
-    for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, right))
-      if (!Coincides(problem, right, wrong)) matcher.Try(wrong);
-    matcher.TryRanges();
-    matcher.TryCommonFactor();
-    // The fit takes as long as many mistakes.
-    if (!matcher.HasMatch())
-      for (const WrongAnswer& wrong :
-           FittedFactors(problem, inputs, right, answer, kMisreadRows))
-        matcher.Try(wrong);
-    matcher.TryRowFactors();
-    matcher.TryNoise();
-  }
+  // The outputs that were given and to which the other mistakes apply.
+  std::vector<size_t> given;
+  for (size_t o = 0; o < (problem.backward ? answer.outputs.size() : 1); ++o)
+    if (!answer.outputs[o].value.empty()) given.push_back(o);
+  if (given.empty()) return matcher.Best();
+  for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, right))
+    if (!Coincides(problem, right, wrong)) matcher.Try(wrong);
+  for (const size_t o : given) matcher.TryRanges(o);
+  for (const size_t o : given) matcher.TryCommonFactor(o);
+  // The fit takes as long as many mistakes.
+  if (!matcher.HasMatch())
+    for (const WrongAnswer& wrong :
+         FittedFactors(problem, inputs, right, answer, kMisreadRows))
+      matcher.Try(wrong);
+  for (const size_t o : given) matcher.TryRowFactors(o);
+  for (const size_t o : given) matcher.TryNoise(o);
   return matcher.Best();
 }
 

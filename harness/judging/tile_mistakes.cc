@@ -5,6 +5,7 @@
 
 #include "harness/judging/mistake.h"
 #include "harness/judging/mistakes.h"
+#include "reference/base/gradients.h"
 
 namespace subquad {
 namespace {
@@ -98,7 +99,7 @@ const Tensor* AddedTensor(const Subject& subject) {
   for (const bool as_wide : {true, false})
     for (const TensorRule& rule : problem.inputs)
       if (rule.role == Role::kData && rule.shape.size() == 2 &&
-          rule.shape.front() == keys && rule.name != "grad" &&
+          rule.shape.front() == keys && !IsCotangent(rule.name) &&
           (!as_wide || rule.shape.back() == width) && rule.name != "q" &&
           rule.name != "k")
         return subject.Input(rule.name);

@@ -123,12 +123,12 @@ std::vector<std::string> DataInputs(const Case& test_case) {
 // Returns the multiply-adds of the reference for all rows.
 double WorkOf(const Case& test_case) {
   const Problem problem = ProblemOf(test_case);
-  double work = problem.op->SharedWork(problem);
+  double work = SharedWork(problem);
   for (size_t o = 0; o < problem.outputs.size(); ++o) {
     const auto output = static_cast<int>(o);
     const OutputLayout layout = LayoutOf(problem, output);
     work += static_cast<double>(layout.heads * layout.rows) *
-            problem.op->RowWork(problem, output);
+            WorkOfRow(problem, output);
   }
   return work;
 }

@@ -62,10 +62,8 @@ void AddVariants(const Operator& op, bool backward, Params params,
     }
     return;
   }
-  if (op.HasBackward()) {
-    all.Decide("grad");
-    choices["grad"] = backward ? kGiven : kNotGiven;
-  }
+  all.Decide("grad");
+  choices["grad"] = backward ? kGiven : kNotGiven;
   for (const ParamRule& rule : rules)
     if (rule.type == ParamType::kInteger && !params.Has(rule.name) &&
         !choices.contains(rule.name))
@@ -76,7 +74,7 @@ void AddVariants(const Operator& op, bool backward, Params params,
 Decisions DecisionsOf(const Operator& op) {
   Decisions all;
   AddVariants(op, false, {}, {}, all);
-  if (op.HasBackward()) AddVariants(op, true, {}, {}, all);
+  AddVariants(op, true, {}, {}, all);
   return all;
 }
 
@@ -235,9 +233,7 @@ ListedImplementation ListImplementation(const Operator& op,
                              .what = implementation.what,
                              .source = implementation.source};
   if (!implementation.backward)
-    entry.why_no_backward = op.HasBackward()
-                                ? implementation.why_no_backward
-                                : "only the forward pass is defined";
+    entry.why_no_backward = implementation.why_no_backward;
   for (Scalar scalar : implementation.scalars)
     entry.scalars.emplace_back(Info(scalar).name);
   if (implementation.backend == Backend::kCpu)

@@ -92,6 +92,10 @@ std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
   return list;
 }
 
+bool HasBackward(const Operator& op) {
+  return std::ranges::any_of(ImplementationsOf(op), &Implementation::backward);
+}
+
 const Implementation& FindImplementation(std::string_view op,
                                          std::string_view id, Backend backend) {
   std::vector<std::string> ids;

@@ -16,6 +16,8 @@ const Operator& FindOperator(std::string_view id);
 
 // Returns the implementations of one operator, in the order of the registry.
 std::vector<const Implementation*> ImplementationsOf(const Operator& op);
+// Tells whether an implementation of the operator has a backward pass.
+bool HasBackward(const Operator& op);
 
 // Returns one implementation. Throws InvalidInput that names similar ones.
 const Implementation& FindImplementation(std::string_view op,

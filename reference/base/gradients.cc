@@ -6,8 +6,8 @@
 namespace subquad {
 namespace {
 
+constexpr std::string_view kCotangent = "grad";
 constexpr std::string_view kPrefix = "grad_";
-constexpr std::string_view kNeverTrained[] = {"omega", "z", "rotations"};
 
 }  // namespace
 
@@ -15,20 +15,34 @@ std::string GradientOf(std::string_view input) {
   return std::string(kPrefix) + std::string(input);
 }
 
+std::string CotangentOf(const std::vector<TensorRule>& outputs, size_t output) {
+  return output == 0 ? std::string(kCotangent)
+                     : GradientOf(outputs[output].name);
+}
+
+bool IsCotangent(std::string_view input) {
+  return input == kCotangent || input.starts_with(kPrefix);
+}
+
 Signature WithGradients(Signature signature) {
-  TensorRule grad{"grad", signature.outputs.front().shape};
+  std::vector<TensorRule> cotangents;
+  for (size_t o = 0; o < signature.outputs.size(); ++o) {
+    TensorRule cotangent{CotangentOf(signature.outputs, o),
+                         signature.outputs[o].shape};
+    cotangent.optional = o > 0;
+    cotangents.push_back(std::move(cotangent));
+  }
   signature.outputs.clear();
   for (const Role role : {Role::kData, Role::kParameter})
     for (const TensorRule& input : signature.inputs) {
-      if (input.role != role ||
-          std::ranges::count(kNeverTrained, input.name) > 0)
-        continue;
+      if (input.role != role || input.fixed) continue;
       TensorRule gradient = input;
       gradient.name = GradientOf(input.name);
       gradient.may_be_minus_infinity = false;
       signature.outputs.push_back(std::move(gradient));
     }
-  signature.inputs.push_back(std::move(grad));
+  for (TensorRule& cotangent : cotangents)
+    signature.inputs.push_back(std::move(cotangent));
   return signature;
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reference/base/problem.h"
 
@@ -12,17 +13,16 @@ namespace subquad {
 // Names the gradient of an input: "grad_q" for q.
 std::string GradientOf(std::string_view input);
 
-// Returns the signature with one more input, `grad`, shaped like the first
-// output, and with the gradients of the inputs as outputs: grad_X has the shape
-// of X, and gradients of data precede those of parameters. Inputs that are
-// drawn at random once and never trained (omega, z, rotations) have no
-// gradient.
-//
-//   Signature SignatureFor(const Params&, bool backward) const override {
-//     Signature signature;
-//     ..
-//     return backward ? WithGradients(std::move(signature)) : signature;
-//   }
+// Names the input that holds the gradient of the loss by one of the outputs of
+// the forward pass: "grad" for the first one, and for another one X "grad_X".
+std::string CotangentOf(const std::vector<TensorRule>& outputs, size_t output);
+bool IsCotangent(std::string_view input);
+
+// Returns the signature with the cotangents as inputs, shaped like the outputs
+// (that of the first output is required, the others count as zero if they are
+// absent), and with the gradients of the inputs as outputs: grad_X has the
+// shape of X, and gradients of data precede those of parameters. Inputs that
+// are fixed have no gradient.
 Signature WithGradients(Signature signature);
 
 // Returns the index of the input whose gradient this output is, or -1 if it is

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace subquad {
@@ -27,6 +28,11 @@ class LongSums {
   // Adds weight * row[x] to sum x.
   template <typename Number>
   void AddRow(Real weight, const Number* row, size_t width) {
+    if constexpr (requires {
+                    Real::AddScaledRow(part_.data(), weight, row, 1);
+                  })
+      return Real::AddScaledRow(part_.data(), weight, row,
+                                static_cast<int64_t>(width));
     for (size_t x = 0; x < width; ++x)
       part_[x] += weight * static_cast<Real>(row[x]);
   }

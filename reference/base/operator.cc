@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "reference/base/derivative.h"
 #include "reference/base/gradients.h"
 
 namespace subquad {
@@ -84,13 +85,15 @@ void ResolveLeading(const std::vector<const GivenShape*>& shapes,
   if (rank == 1) problem.leading = {heads};
   if (rank == 2) problem.leading = {batch, heads};
   problem.heads = batch * heads;
-  if (const int grad = problem.backward ? IndexOf(problem.inputs, "grad") : -1;
-      grad >= 0 && problem.input_leading[grad] != problem.leading)
-    throw InvalidInput("grad",
-                       Symbols(problem.inputs[grad], rank) +
-                           " with the leading axes of the output, " +
-                           ToString(problem.leading),
-                       ToString(shapes[grad]->shape));
+  if (!problem.backward) return;
+  for (size_t i = 0; i < shapes.size(); ++i)
+    if (IsCotangent(problem.inputs[i].name) &&
+        problem.input_leading[i] != problem.leading)
+      throw InvalidInput(problem.inputs[i].name,
+                         Symbols(problem.inputs[i], rank) +
+                             " with the leading axes of the output, " +
+                             ToString(problem.leading),
+                         ToString(shapes[i]->shape));
 }
 
 int64_t Least(const std::vector<SizeRule>& sizes, const std::string& name) {
@@ -138,9 +141,8 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
   }
 }
 
-bool IsBackward(const Operator& op, const std::vector<std::string>& names) {
-  return op.HasBackward() &&
-         std::find(names.begin(), names.end(), "grad") != names.end();
+bool IsBackward(const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), "grad") != names.end();
 }
 
 void CheckNames(const Signature& signature,
@@ -182,6 +184,23 @@ void CheckKeyLengths(const Problem& problem) {
 
 }  // namespace
 
+Signature Operator::SignatureFor(const Params& params, bool backward) const {
+  Signature signature = ForwardSignature(params);
+  return backward ? WithGradients(std::move(signature)) : signature;
+}
+
+double WorkOfRow(const Problem& problem, int output) {
+  // Rows of derived gradients are copied.
+  if (problem.backward && !problem.op->HasGradientProgram()) return 1;
+  return problem.op->RowWork(problem, output);
+}
+
+double SharedWork(const Problem& problem) {
+  if (problem.backward && !problem.op->HasGradientProgram())
+    return WorkOfDerivative(problem, RowsWithCotangent(problem));
+  return problem.op->SharedWorkOf(problem);
+}
+
 void AddParamsToDims(const Params& params, Dims& dims) {
   for (const auto& [name, value] : params.values())
     if (const int64_t* integer = std::get_if<int64_t>(&value))
@@ -207,7 +226,7 @@ std::vector<std::string> LengthAxes(const Operator& op, const Params& params,
 void CheckInputNames(const Operator& op, Params params,
                      const std::vector<std::string>& names) {
   CheckParams(op.ParamRules(params), params);
-  CheckNames(op.SignatureFor(params, IsBackward(op, names)), names);
+  CheckNames(op.SignatureFor(params, IsBackward(names)), names);
 }
 
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
@@ -223,7 +242,7 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   problem.op = &op;
   problem.scalar = scalar;
   problem.params = std::move(params);
-  problem.backward = IsBackward(op, names);
+  problem.backward = IsBackward(names);
   const Signature signature = op.SignatureFor(problem.params, problem.backward);
   CheckNames(signature, names);
   std::vector<const GivenShape*> ordered;
@@ -266,9 +285,6 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
                     const LeadingAxes& leading,
                     const std::vector<std::string>& optional_inputs) {
   CheckParams(op.ParamRules(params), params);
-  if (backward && !op.HasBackward())
-    throw InvalidInput("backward", "an operator that has a backward pass",
-                       std::string(op.description().id));
   const Signature signature = op.SignatureFor(params, backward);
   std::vector<std::string> unused = optional_inputs;
   Dims dims;

@@ -13,6 +13,9 @@
 
 namespace subquad {
 
+template <typename Base>
+class Traced;
+
 struct Description {
   std::string_view id;
   std::string_view formula;
@@ -52,12 +55,14 @@ class Operator {
   // Returns the accepted parameters, which may depend on the given ones.
   virtual std::vector<ParamRule> ParamRules(const Params& params) const = 0;
 
-  // Returns sizes, inputs and outputs for these (checked) parameters. With
-  // `backward` there is an input `grad` shaped like `out`, and the outputs are
-  // gradients.
-  virtual Signature SignatureFor(const Params& params, bool backward) const = 0;
+  // Returns sizes, inputs and outputs for these (checked) parameters.
+  virtual Signature ForwardSignature(const Params& params) const = 0;
+  // Returns those of the backward pass, too (gradients.h).
+  Signature SignatureFor(const Params& params, bool backward) const;
 
-  virtual bool HasBackward() const { return false; }
+  // True if the definition has a program for its gradients. Those of other
+  // definitions are derived from the forward pass (derivative.h).
+  virtual bool HasGradientProgram() const { return false; }
 
   // Checks relations between sizes and parameters that shapes do not express;
   // throws InvalidInput.
@@ -72,13 +77,11 @@ class Operator {
   virtual void CompleteParams(int64_t /*n*/, uint64_t /*seed*/, Params&) const {
   }
 
-  // Returns the multiply-adds of the reference for one row of an output, from
-  // which the number of compared rows follows.
+  // Returns the multiply-adds of the definition's program for one row of an
+  // output, and those that it does once, when the first row of a gradient is
+  // requested. Callers ask WorkOfRow and SharedWork instead.
   virtual double RowWork(const Problem& problem, int output) const = 0;
-
-  // Returns the multiply-adds done once, when the first row of a gradient is
-  // requested.
-  virtual double SharedWork(const Problem&) const { return 0; }
+  virtual double SharedWorkOf(const Problem&) const { return 0; }
 
   virtual std::unique_ptr<Reference<float>> ReferenceFloat(
       const Problem& problem, const Inputs& inputs) const = 0;
@@ -90,7 +93,23 @@ class Operator {
   // says.
   virtual std::unique_ptr<Reference<Emulated>> ReferenceEmulated(
       const Problem& problem, const Inputs& inputs) const = 0;
+  // Records how each row of the forward pass is computed (traced.h).
+  virtual std::unique_ptr<Reference<Traced<float>>> ReferenceTraced(
+      const Problem& problem, const Inputs& inputs, float) const = 0;
+  virtual std::unique_ptr<Reference<Traced<double>>> ReferenceTraced(
+      const Problem& problem, const Inputs& inputs, double) const = 0;
+  virtual std::unique_ptr<Reference<Traced<long double>>> ReferenceTraced(
+      const Problem& problem, const Inputs& inputs, long double) const = 0;
+  virtual std::unique_ptr<Reference<Traced<Emulated>>> ReferenceTraced(
+      const Problem& problem, const Inputs& inputs, Emulated) const = 0;
 };
+
+// Returns the multiply-adds of the reference for one row of an output, from
+// which the number of compared rows follows.
+double WorkOfRow(const Problem& problem, int output);
+
+// Returns the multiply-adds done once, when the first row is requested.
+double SharedWork(const Problem& problem);
 
 // Names the sizes and parameters that follow n: the axes along which the
 // problem grows.
@@ -142,28 +161,6 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
                     const LeadingAxes& leading,
                     const std::vector<std::string>& optional_inputs);
 
-// Implements an operator's Reference functions with one template.
-template <template <typename> class ReferenceOf>
-class OperatorWith : public Operator {
- public:
-  std::unique_ptr<Reference<float>> ReferenceFloat(
-      const Problem& problem, const Inputs& inputs) const final {
-    return std::make_unique<ReferenceOf<float>>(problem, inputs);
-  }
-  std::unique_ptr<Reference<double>> ReferenceDouble(
-      const Problem& problem, const Inputs& inputs) const final {
-    return std::make_unique<ReferenceOf<double>>(problem, inputs);
-  }
-  std::unique_ptr<Reference<long double>> ReferenceLongDouble(
-      const Problem& problem, const Inputs& inputs) const final {
-    return std::make_unique<ReferenceOf<long double>>(problem, inputs);
-  }
-  std::unique_ptr<Reference<Emulated>> ReferenceEmulated(
-      const Problem& problem, const Inputs& inputs) const final {
-    return std::make_unique<ReferenceOf<Emulated>>(problem, inputs);
-  }
-};
-
 // Returns the definition of `problem.op` in this arithmetic.
 template <typename Real>
 std::unique_ptr<Reference<Real>> ReferenceIn(const Problem& problem,
@@ -174,8 +171,11 @@ std::unique_ptr<Reference<Real>> ReferenceIn(const Problem& problem,
     return problem.op->ReferenceDouble(problem, inputs);
   else if constexpr (std::is_same_v<Real, long double>)
     return problem.op->ReferenceLongDouble(problem, inputs);
-  else
+  else if constexpr (std::is_same_v<Real, Emulated>)
     return problem.op->ReferenceEmulated(problem, inputs);
+  else
+    return problem.op->ReferenceTraced(problem, inputs,
+                                       typename Real::BaseType{});
 }
 
 }  // namespace subquad

@@ -86,6 +86,9 @@ struct TensorRule {
   Draw draw = Draw::kInput;
   bool optional = false;
   bool may_be_minus_infinity = false;
+  // It is drawn once or lists indices, and is never trained: it has no
+  // gradient.
+  bool fixed = false;
   // Reversing these axes is the mistake of reading i - j instead of j - i.
   std::vector<OffsetAxis> offset_axes = {};
 
@@ -125,6 +128,9 @@ struct Problem {
   const Operator* op = nullptr;
   Params params;
   bool backward = false;
+  // The gradients take normalisers for constants: the mistake of a program that
+  // cuts them off its graph (harness/judging/gradient_mistakes.cc).
+  bool detaches_normalisers = false;
   Scalar scalar = Scalar::kFloat32;
   Dims dims;
   int64_t queries = 0, keys = 0;

@@ -51,6 +51,7 @@
 #include <limits>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/kernelized/feature_errors.h"
 #include "reference/kernelized/value.h"
 
@@ -98,8 +99,7 @@ class KernelizedBound {
       bias_units_.emplace_back();
       for (int64_t t = 0; t < count; ++t)
         bias_units_.back().push_back(
-            std::isfinite(b[t]) ? BiasUnits(b[t], shift, value.normaliser())
-                                : 0);
+            isfinite(b[t]) ? BiasUnits(b[t], shift, value.normaliser()) : 0);
     }
   }
 
@@ -111,7 +111,7 @@ class KernelizedBound {
     // Converts a number to the normaliser's scale.
     const auto at = [&](const Scaled<Real>& x) {
       return static_cast<double>(
-          std::ldexp(x.mantissa, x.exponent - normaliser.exponent));
+          ldexp(x.mantissa, x.exponent - normaliser.exponent));
     };
     const size_t seen = static_cast<size_t>(value_.Seen(head, i));
     std::vector<double> m(seen), moved(seen);  // m_ij and e_ij
@@ -183,7 +183,7 @@ class KernelizedBound {
     std::vector<double> angles;
   };
 
-  static Real Magnitude(Real x, Real y) { return std::abs(x * y); }
+  static Real Magnitude(Real x, Real y) { return abs(x * y); }
 
   RowErrors ErrorsOf(const typename KernelizedValue<Real>::Source& from,
                      int64_t head, int64_t row,
@@ -205,8 +205,7 @@ class KernelizedBound {
         FeatureRow<Real>(error.moved),
         std::move(error.angles)};
     for (size_t a = 0; a < phi.values.size(); ++a)
-      row_errors.norm.mantissa +=
-          std::ldexp(std::abs(phi.values[a]), phi.Power(a));
+      row_errors.norm.mantissa += ldexp(abs(phi.values[a]), phi.Power(a));
     return row_errors;
   }
 
@@ -217,7 +216,7 @@ class KernelizedBound {
     const size_t p = q.angles.size();
     const std::vector<Real>&x = phi_q.values, &y = phi_k.values;
     const double factor =
-        static_cast<double>(std::hypot(x[0], x[p]) * std::hypot(y[0], y[p]));
+        static_cast<double>(hypot(x[0], x[p]) * hypot(y[0], y[p]));
     double moved = 0;
     for (size_t a = 0; a < p; ++a) {
       const double angle = q.angles[a] + k.angles[a];

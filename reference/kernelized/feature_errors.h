@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/kernelized/feature_map.h"
 
 namespace subquad {
@@ -195,13 +196,13 @@ class FeatureErrors {
         double largest_x = largest;
         for (const Real x : row)
           largest_x = std::max(largest_x, std::abs(static_cast<double>(x)));
-        const int top = largest_x > 0 ? std::ilogb(largest_x) : 0;
+        const int top = largest_x > 0 ? ilogb(largest_x) : 0;
         std::vector<double> value(2 * d), moved(2 * d);
         for (size_t i = 0; i < 2 * d; ++i) {
           const int sign = i < d ? 1 : -1;
           const double x = sign * static_cast<double>(row[i % d]);
-          value[i] = std::ldexp(std::max(0.0, x), -top);
-          moved[i] = std::ldexp(relu(i % d, sign), -top);
+          value[i] = ldexp(std::max(0.0, x), -top);
+          moved[i] = ldexp(relu(i % d, sign), -top);
         }
         for (int64_t v = 1; v <= spec_.nu; ++v)
           for (size_t i = 0; i < 2 * d; ++i) {

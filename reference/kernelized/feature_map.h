@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/kernelized/feature_map_spec.h"
 #include "reference/kernelized/scaled.h"
 
@@ -41,17 +42,17 @@ class FeatureMap {
       for (size_t c = 0; c < d; ++c)
         largest = std::max(largest, std::abs(static_cast<double>(x[c])));
       if (largest == 0) return false;
-      top = std::ilogb(largest);
+      top = ilogb(largest);
       Real sum = 0;
       for (size_t c = 0; c < d; ++c) {
-        const Real value = std::ldexp(static_cast<Real>(x[c]), -top);
+        const Real value = ldexp(static_cast<Real>(x[c]), -top);
         sum += value * value;
       }
-      factor /= std::sqrt(sum);
+      factor /= sqrt(sum);
     }
     row.resize(d);
     for (size_t c = 0; c < d; ++c)
-      row[c] = factor * std::ldexp(static_cast<Real>(x[c]), -top);
+      row[c] = factor * ldexp(static_cast<Real>(x[c]), -top);
     return true;
   }
 
@@ -62,7 +63,7 @@ class FeatureMap {
     if (!Scale(x, row)) return false;
     phi.clear();
     phi.reserve(static_cast<size_t>(spec_.features()));
-    const auto relu = [](Real y) { return Split(std::max(y, Real{0})); };
+    const auto relu = [](Real y) { return Split(y <= 0 ? Real{0} : y); };
     const Real lowest = static_cast<Real>(-kMaxLogarithm);
     switch (spec_.id) {
       case FeatureMapId::kElu1:
@@ -110,8 +111,7 @@ class FeatureMap {
 
  private:
   Real Checked(Real logarithm) const {
-    if (std::abs(logarithm) <= static_cast<Real>(kMaxLogarithm))
-      return logarithm;
+    if (abs(logarithm) <= static_cast<Real>(kMaxLogarithm)) return logarithm;
     throw InvalidInput(
         "feature_map " + FeatureMapNames()[static_cast<size_t>(spec_.id)],
         "logarithms of features of at most 1e6 in size",
@@ -127,9 +127,9 @@ class FeatureMap {
     if (spec_.id == FeatureMapId::kTrf) {
       const Scaled<Real> factor = SplitExp(Checked(half_square));
       for (const Real y : projected)
-        phi.push_back({std::sin(y) * factor.mantissa, factor.exponent});
+        phi.push_back({sin(y) * factor.mantissa, factor.exponent});
       for (const Real y : projected)
-        phi.push_back({std::cos(y) * factor.mantissa, factor.exponent});
+        phi.push_back({cos(y) * factor.mantissa, factor.exponent});
       return;
     }
     for (const Real y : projected)

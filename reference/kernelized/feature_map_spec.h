@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "reference/base/flag_on.h"
+#include "reference/base/functions.h"
 #include "reference/base/operator.h"
 
 namespace subquad {
@@ -153,6 +154,7 @@ inline void AddOmega(const Params& params, Signature& signature) {
                                 : SizeRule{"p", 32, "projections, f = 2p"});
   TensorRule omega{"omega", {all ? "f" : "p", "d"}, Role::kParameter};
   omega.draw = Draw::kProjection;
+  omega.fixed = true;
   signature.inputs.push_back(omega);
 }
 
@@ -164,8 +166,7 @@ inline FeatureMapSpec FeatureMapOf(const Problem& problem) {
   if (spec.id == FeatureMapId::kDpfp) spec.nu = params.Integer("nu");
   if (spec.id == FeatureMapId::kPrf) spec.projections = problem.Dim("f");
   if (spec.id > FeatureMapId::kPrf) spec.projections = problem.Dim("p");
-  spec.root_scale =
-      params.Has("scale") ? std::sqrt(params.Number("scale")) : 1.0;
+  spec.root_scale = params.Has("scale") ? sqrt(params.Number("scale")) : 1.0;
   spec.normalize = params.Flag("normalize");
   return spec;
 }

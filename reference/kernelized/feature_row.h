@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/kernelized/scaled.h"
 
 namespace subquad {
@@ -32,7 +33,7 @@ struct FeatureRow {
     for (const auto& feature : features) {
       const int power = feature.mantissa == 0 ? 0 : feature.exponent - top;
       const Real mantissa = static_cast<Real>(feature.mantissa);
-      values.push_back(narrow ? static_cast<Real>(std::ldexp(mantissa, power))
+      values.push_back(narrow ? static_cast<Real>(ldexp(mantissa, power))
                               : mantissa);
       if (!narrow) powers.push_back(power);
     }
@@ -58,8 +59,8 @@ Scaled<Real> SumOverFeatures(const FeatureRow<Real>& q,
     if (q.values[a] != 0 && k.values[a] != 0)
       largest = std::max(largest, q.Power(a) + k.Power(a));
   for (size_t a = 0; a < f; ++a)
-    sum.mantissa += std::ldexp(term(q.values[a], k.values[a]),
-                               q.Power(a) + k.Power(a) - largest);
+    sum.mantissa += ldexp(term(q.values[a], k.values[a]),
+                          q.Power(a) + k.Power(a) - largest);
   sum.exponent += largest;
   return sum;
 }

@@ -6,6 +6,8 @@
 #include <numbers>
 #include <type_traits>
 
+#include "reference/base/functions.h"
+
 namespace subquad {
 
 // Logarithms beyond this are rejected: exp(2^20) keeps no digit in float32.
@@ -32,7 +34,7 @@ template <typename Real>
 Scaled<Real> Split(Real value) {
   Scaled<Real> split;
   if (value == 0) return split;
-  split.mantissa = std::frexp(value, &split.exponent);
+  split.mantissa = frexp(value, &split.exponent);
   return split;
 }
 
@@ -43,10 +45,10 @@ template <typename Real>
 Scaled<Real> SplitExp(Real y) {
   constexpr long double kHigh = 0x1.62e4p-1L;
   constexpr long double kLow = std::numbers::ln2_v<long double> - kHigh;
-  const Real steps = std::nearbyint(y * std::numbers::log2e_v<Real>);
-  return {std::exp((y - steps * static_cast<Real>(kHigh)) -
-                   steps * static_cast<Real>(kLow)),
-          std::isfinite(steps) ? static_cast<int>(steps) : 0};
+  const Real steps = nearbyint(y * std::numbers::log2e_v<Real>);
+  return {exp((y - steps * static_cast<Real>(kHigh)) -
+              steps * static_cast<Real>(kLow)),
+          isfinite(steps) ? static_cast<int>(steps) : 0};
 }
 
 }  // namespace subquad

@@ -32,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/base/problem.h"
 
 namespace subquad {
@@ -40,10 +41,10 @@ namespace subquad {
 // from f first, exactly, and the product's low part is kept.
 template <typename Real>
 Real Turns(Real frequency, Real position) {
-  frequency -= std::nearbyint(frequency);
+  frequency -= nearbyint(frequency);
   const Real product = frequency * position;
-  const Real low = std::fma(frequency, position, -product);
-  return (product - std::nearbyint(product)) + low;
+  const Real low = fma(frequency, position, -product);
+  return (product - nearbyint(product)) + low;
 }
 
 // Computes the rows q^_i and k^_j of one problem.
@@ -97,7 +98,7 @@ class StochasticPositions {
         AddSine(static_cast<Real>(x[a]), phases, head, a, i, row, sums);
       else
         AddConv(static_cast<Real>(x[a]), filters, head, a, i, row, sums);
-    const Real root = std::sqrt(static_cast<Real>(draws_));
+    const Real root = sqrt(static_cast<Real>(draws_));
     for (int64_t r = 0; r < draws_; ++r) {
       row[r] /= root;
       if (!units) continue;
@@ -120,7 +121,7 @@ class StochasticPositions {
       const Real angle = 2 * std::numbers::pi_v<Real> *
                              Turns(frequency, static_cast<Real>(i)) +
                          phase;
-      const Real cosine = std::cos(angle), sine = std::sin(angle);
+      const Real cosine = cos(angle), sine = sin(angle);
       const double* z = noise.Head(head) + 2 * at * draws_;
       const double function = 24 + 2 * std::abs(static_cast<double>(phase));
       const double weight = std::abs(static_cast<double>(x * gain));

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/base/long_sums.h"
 #include "reference/base/term_order.h"
 #include "reference/base/visible_keys.h"
@@ -34,7 +35,7 @@ namespace subquad {
 // unless the largest entry is far from zero.
 inline double BiasShift(const double* bias, int64_t count) {
   const double largest = *std::max_element(bias, bias + count);
-  return std::abs(largest) > 1e5 && std::isfinite(largest) ? largest : 0;
+  return std::abs(largest) > 1e5 && isfinite(largest) ? largest : 0;
 }
 
 // Subtracts the shift. Entries 1e6 below the largest are as good as masked;
@@ -95,7 +96,7 @@ class KernelizedValue {
       c_.emplace_back();
       for (int64_t t = 0; t < count; ++t)
         c_.back().push_back(
-            std::isfinite(b[t])
+            isfinite(b[t])
                 ? SplitExp(ShiftedBias(static_cast<Real>(b[t]), shift))
                 : Scaled<Real>());
     }
@@ -111,33 +112,32 @@ class KernelizedValue {
       weights.push_back(Weight(head, i, j, phi_q));
       if (weights.back().mantissa != 0)
         top = std::max(
-            top, weights.back().exponent + std::ilogb(weights.back().mantissa));
+            top, weights.back().exponent + ilogb(weights.back().mantissa));
     }
     const double* v = v_.Head(head);
     const auto width = static_cast<size_t>(e_);
     LongSums<Real> sums(width + 1);  // the last sum is the normaliser
     ForTerms(weights.size(), [&](size_t j) {
       const Scaled<Real>& w = weights[j];
-      const Real weight = std::ldexp(w.mantissa, w.exponent - top);
+      const Real weight = ldexp(w.mantissa, w.exponent - top);
       sums.Add(width, weight);
       sums.AddRow(weight, v + j * width, width);
       sums.Next();
     });
     for (size_t x = 0; x < width; ++x) out[x] = sums.Total(x);
-    Real normaliser = sums.Total(width);
+    Real normaliser = Divisor(sums.Total(width));
     // The weights of this loop lack the factor `unit`.
     const Scaled<Real> unit = Unit(head, top);
     if (!normaliser_.normalized) {
       for (int64_t x = 0; x < e_; ++x)
-        out[x] = std::ldexp(out[x] * unit.mantissa, unit.exponent);
+        out[x] = ldexp(out[x] * unit.mantissa, unit.exponent);
       return {1 / unit.mantissa, top - unit.exponent};
     }
     if (normaliser_.eps > 0) {
       const Real eps = static_cast<Real>(normaliser_.eps) / unit.mantissa;
-      const int over = std::max(0, std::ilogb(eps) - unit.exponent);
-      normaliser = std::ldexp(normaliser, -over) +
-                   std::ldexp(eps, -unit.exponent - over);
-      for (int64_t x = 0; x < e_; ++x) out[x] = std::ldexp(out[x], -over);
+      const int over = std::max(0, ilogb(eps) - unit.exponent);
+      normaliser = ldexp(normaliser, -over) + ldexp(eps, -unit.exponent - over);
+      for (int64_t x = 0; x < e_; ++x) out[x] = ldexp(out[x], -over);
       top += over;
     }
     // In the problem's own type, rounding may cancel a nonzero sum to zero.

@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "reference/base/functions.h"
+
 namespace subquad {
 
 // Returns the squares of the singular values of m [size, size], by Jacobi's
@@ -28,8 +30,8 @@ inline std::vector<double> SquaredSingularValues(const std::vector<double>& m,
         if (std::abs(off) <= 1e-18 * trace) continue;
         const double theta = (g[q * size + q] - g[p * size + p]) / (2 * off);
         const double t = std::copysign(
-            1 / (std::abs(theta) + std::sqrt(theta * theta + 1)), theta);
-        const double c = 1 / std::sqrt(t * t + 1), s = t * c;
+            1 / (std::abs(theta) + sqrt(theta * theta + 1)), theta);
+        const double c = 1 / sqrt(t * t + 1), s = t * c;
         for (int64_t a = 0; a < size; ++a) {
           const double x = g[a * size + p], y = g[a * size + q];
           g[a * size + p] = c * x - s * y;
@@ -59,8 +61,8 @@ class NystromInverse {
     for (int64_t i = 0; i < size; ++i) {
       Real row = 0, column = 0;
       for (int64_t j = 0; j < size; ++j) {
-        row += std::abs(matrix[at(i, j)]);
-        column += std::abs(matrix[at(j, i)]);
+        row += abs(matrix[at(i, j)]);
+        column += abs(matrix[at(j, i)]);
       }
       rows = std::max(rows, row);
       columns = std::max(columns, column);
@@ -91,11 +93,11 @@ class NystromInverse {
     const std::vector<double> squares = SquaredSingularValues(exact, size_);
     const auto size = static_cast<size_t>(size_);
     const auto terms = static_cast<double>(size_ + 2);
-    const double largest = std::sqrt(*std::ranges::max_element(squares));
+    const double largest = sqrt(*std::ranges::max_element(squares));
     std::vector<double> s, z;
     for (double square : squares) {
-      s.push_back(std::sqrt(square));
-      z.push_back(std::sqrt(square) / scale_);
+      s.push_back(sqrt(square));
+      z.push_back(sqrt(square) / scale_);
     }
     // Products of the factors c_ij that errors of A and of each step are
     // multiplied by, pair by pair.
@@ -105,13 +107,13 @@ class NystromInverse {
     std::vector<double> own, of_scale = z;
     // The scale is a product of two sums of `size` numbers, followed by a
     // quotient.
-    const double scale_units = 2 * matrix_units * std::sqrt(terms) + 2 * terms;
+    const double scale_units = 2 * matrix_units * sqrt(terms) + 2 * terms;
     const auto units_now = [&] {
       double gain = 0, of_scales = 0;
       for (size_t at = 0; at < of_a.size(); ++at)
         gain = std::max(gain, std::abs(of_a[at]) + std::abs(of_transposed[at]));
       for (double value : of_scale) of_scales += value * value;
-      double units = gain * matrix_units + std::sqrt(of_scales) * scale_units;
+      double units = gain * matrix_units + sqrt(of_scales) * scale_units;
       for (size_t step = 0; step < own.size(); ++step) {
         double most = 0;
         for (double value : left[step]) most = std::max(most, std::abs(value));
@@ -206,7 +208,7 @@ class NystromInverse {
     double squares = 0;
     for (const Number& value : m)
       squares += static_cast<double>(value) * static_cast<double>(value);
-    return std::sqrt(squares);
+    return sqrt(squares);
   }
 
   const int64_t size_;

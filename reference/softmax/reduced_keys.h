@@ -23,7 +23,7 @@ class ReducedRows {
       : width_(width), values_(rows * width), magnitudes_(rows * width) {}
 
   // Computes row += coefficient * source, one of `terms` such terms.
-  void Add(int64_t row, double coefficient, const double* source,
+  void Add(int64_t row, const double& coefficient, const double* source,
            int64_t terms) {
     terms_ = terms;
     for (int64_t x = 0; x < width_; ++x) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/base/long_sums.h"
 #include "reference/base/term_order.h"
 
@@ -27,7 +28,7 @@ class SinkhornMatrix {
   }
 
   Real At(int64_t row, int64_t column) const {
-    return std::exp(ExponentAt(row, column));
+    return exp(ExponentAt(row, column));
   }
   // Returns the error of an entry in units of the roundoff.
   double UnitsAt(int64_t row, int64_t column, double roundoff) const {
@@ -40,8 +41,7 @@ class SinkhornMatrix {
     // The error is not linearised: large exponents have no digit left, but an
     // entry that is certainly zero stays so.
     const double off = units * roundoff;
-    return (off < 1 ? std::exp(exponent) * std::expm1(off)
-                    : std::exp(exponent + off)) /
+    return (off < 1 ? exp(exponent) * std::expm1(off) : exp(exponent + off)) /
            roundoff;
   }
 
@@ -63,18 +63,19 @@ class SinkhornMatrix {
       };
       Real top = exponent(0);
       for (int64_t y = 1; y < blocks_; ++y) top = std::max(top, exponent(y));
+      top = AsConstant(top);
       LongSums<Real> sum(1);
       ForTerms(static_cast<size_t>(blocks_), [&](size_t y) {
         const Real term = exponent(static_cast<int64_t>(y));
         largest = std::max(largest, std::abs(static_cast<double>(term)));
-        sum.Add(0, std::exp(term - top));
+        sum.Add(0, exp(term - top));
         sum.Next();
       });
-      of_own[x] = -(top + std::log(sum.Total(0)));
+      of_own[x] = -(top + log(sum.Total(0)));
       largest = std::max(largest, std::abs(static_cast<double>(of_own[x])));
     }
     const auto count = static_cast<double>(blocks_);
-    steps_units_ += 1.01 * (2 * largest + 3 * std::log(count) + count + 6);
+    steps_units_ += 1.01 * (2 * largest + 3 * log(count) + count + 6);
   }
 
   const double* const logits_;

@@ -37,6 +37,7 @@
 #include <thread>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/base/problem.h"
 #include "reference/softmax/softmax_rows.h"
 
@@ -264,14 +265,13 @@ class SoftmaxGradient {
   Moved MoveOf(const Query& query, const Score<Real>& score) const {
     const double gap = static_cast<double>(query.largest - score.value);
     const double weight =
-        static_cast<double>(std::exp(score.value - query.largest) / query.sum);
+        static_cast<double>(exp(score.value - query.largest) / query.sum);
     const double eta = score.units + 3 * gap + 4, u = roundoff_;
     const bool small = eta * u < 1e-3;
     double change = small ? eta * (1 + eta * u) : std::expm1(eta * u) / u;
     change = weight > 0 ? weight * change : 0;
-    if (gap > -std::log(least_) - 3) change += 20 * least_ / u;
-    return {weight, change,
-            weight * (small ? 1 - eta * u : std::exp(-eta * u))};
+    if (gap > -log(least_) - 3) change += 20 * least_ / u;
+    return {weight, change, weight * (small ? 1 - eta * u : exp(-eta * u))};
   }
 
   // Returns the error bound of a weight.
@@ -298,7 +298,7 @@ class SoftmaxGradient {
     for (const Seen& pair : seen)
       query.largest = std::max(query.largest, pair.score.value);
     for (const Seen& pair : seen) {
-      const Real weight = std::exp(pair.score.value - query.largest);
+      const Real weight = exp(pair.score.value - query.largest);
       query.sum += weight;
       query.dot += weight * pair.product.value;
     }
@@ -331,7 +331,7 @@ class SoftmaxGradient {
                               int64_t j, const Score<Real>& score,
                               bool bounds) const {
     const Product product = GradTimesValue(head, i, j);
-    const Real weight = std::exp(score.value - query.largest) / query.sum;
+    const Real weight = exp(score.value - query.largest) / query.sum;
     const Real centred = product.value - query.dot;
     GradientPair<Real> pair{{weight, 0}, {weight * centred, 0}};
     if (!bounds) return pair;

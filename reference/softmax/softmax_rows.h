@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/functions.h"
 #include "reference/base/long_sums.h"
 #include "reference/base/problem.h"
 #include "reference/base/term_order.h"
@@ -50,6 +51,8 @@ struct Score {
 // Returns scale * sum_a q[a] k[a], for values of any type.
 template <typename Real, typename Query, typename Key>
 Score<Real> ScaledDot(const Query* q, const Key* k, int64_t d, Real scale) {
+  if constexpr (requires { Real::Dot(q, k, d); })
+    return {scale * Real::Dot(q, k, d), 0};
   Real sum = 0;
   double magnitude = 0;
   for (int64_t a = 0; a < d; ++a) {
@@ -86,17 +89,18 @@ class SoftmaxRow {
     Real largest = seen_[0].score.value;
     for (const Seen& seen : seen_)
       largest = std::max(largest, seen.score.value);
+    largest = AsConstant(largest);
     std::vector<Real> weights(seen_.size());
     const auto width = static_cast<size_t>(e);
     LongSums<Real> sums(width + 1);  // the last sum is that of the weights
     ForTerms(seen_.size(), [&](size_t at) {
-      const Real weight = std::exp(seen_[at].score.value - largest);
+      const Real weight = exp(seen_[at].score.value - largest);
       weights[at] = weight;
       sums.Add(width, weight);
       sums.AddRow(weight, values(seen_[at].key), width);
       sums.Next();
     });
-    const Real sum = sums.Total(width);
+    const Real sum = Divisor(sums.Total(width));
     for (size_t c = 0; c < width; ++c) value[c] = sums.Total(c) / sum;
     if (units)
       WriteUnits(e, largest, sum, weights, values, value_units, value, units);
@@ -135,9 +139,9 @@ class SoftmaxRow {
       const bool small = eta * u < 1e-3;
       double change = small ? eta * (1 + eta * u) : std::expm1(eta * u) / u;
       change = weight > 0 ? weight * change : 0;
-      if (gap > -std::log(lost) - 3) change += 20 * lost / u;
+      if (gap > -log(lost) - 3) change += 20 * lost / u;
       moved += change;
-      smallest += weight * (small ? 1 - eta * u : std::exp(-eta * u));
+      smallest += weight * (small ? 1 - eta * u : exp(-eta * u));
       const auto* v = values(seen_[s].key);
       const double* v_units = value_units(seen_[s].key);
       for (int64_t c = 0; c < e; ++c) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "reference/base/functions.h"
 #include "reference/base/problem.h"
 
 namespace subquad {
@@ -12,7 +13,7 @@ template <typename Real>
 Real SoftmaxScale(const Problem& problem) {
   if (problem.params.Has("scale"))
     return static_cast<Real>(problem.params.Number("scale"));
-  return 1 / std::sqrt(static_cast<Real>(problem.Dim("d")));
+  return 1 / sqrt(static_cast<Real>(problem.Dim("d")));
 }
 
 }  // namespace subquad

@@ -184,6 +184,11 @@ def split(op: str, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     return params, tensors
 
 
+def is_cotangent(name: str) -> bool:
+    """Tells whether an input is an incoming gradient: "grad" of the first output, "grad_X" of output X."""
+    return name == "grad" or name.startswith("grad_")
+
+
 def plain(value: Any) -> Any:
     """Returns a parameter's value without NumPy: True, 12, 0.25, "elu1", [0, 5]."""
     if _arrays.is_array(value):
@@ -211,7 +216,7 @@ def check(
     out: the output, or a dict of outputs, in the shape and type that the program returned. An output in float32 may have the
         errors of a float32 program, one in float64 those of a float64 program.
     grad, grads: the incoming gradient, of the shape of `out`, and the gradients that you computed, by the names of the inputs:
-        {"q": dq, "bias": db}.
+        {"q": dq, "bias": db}. That of a second output X is `grad_X`, and counts as zero if it is not given.
     expected_error: an additional error that each element of `out` may have, in units of the largest magnitude of its tensor.
     arithmetic: for an output in bfloat16 or float16. "float32" judges it as computed in float32 and rounded once. None also
         accepts the larger errors of arithmetic in the type itself; then `arithmetic` of the verdict tells as which of the two
@@ -226,7 +231,8 @@ def check(
     parts = {}
     if out is not None:
         outputs = out if isinstance(out, dict) else {"out": out}
-        parts["out"] = _check_one(op, params, inputs, outputs, expected_error, arithmetic)
+        forward = {name: tensor for name, tensor in inputs.items() if not is_cotangent(name)}
+        parts["out"] = _check_one(op, params, forward, outputs, expected_error, arithmetic)
     if grads is not None or grad is not None:
         if grad is None or not grads:
             found = "neither" if grad is None and not grads else "only grads=" if grad is None else "only grad="

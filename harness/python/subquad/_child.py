@@ -271,13 +271,14 @@ class Caller:
         backward = problem.backward
         # Keeps a copy of the values to detect inputs that the function changes.
         before = {name: _raw(np.array(_arrays.bits_of(name, array)[0])) for name, array in arrays.items()}
-        inputs = {name: array for name, array in arrays.items() if not (backward and name == "grad")}
+        cotangents = {name: array for name, array in arrays.items() if backward and _calls.is_cotangent(name)}
+        inputs = {name: array for name, array in arrays.items() if name not in cotangents}
         params = {**call.defaults, **problem.params}
         if call.arguments is not None:
             params = {name: value for name, value in params.items() if name in call.arguments}
         try:
             if backward:
-                returned = self._gradients(inputs, params, arrays["grad"])
+                returned = self._gradients(inputs, params, cotangents)
                 if not returned:
                     return {}, {}, Fault(FaultKind.REFUSED, "no gradient reaches its inputs", "no gradient")
             else:
@@ -324,23 +325,29 @@ class Caller:
                 return outputs, returned, Fault(FaultKind.CHANGED_INPUT, f"changed its input {name}")
         return outputs, returned, None
 
-    def _gradients(self, inputs: dict[str, Any], params: dict[str, Any], grad: Any) -> dict[str, Any]:
+    def _gradients(self, inputs: dict[str, Any], params: dict[str, Any], cotangents: dict[str, Any]) -> dict[str, Any]:
         """Returns grad_X for every input X that a gradient reaches, by the framework's automatic differentiation."""
+
+        def forward(tensors: dict[str, Any]) -> list[Any]:
+            """Returns the outputs that have a cotangent: "grad" belongs to the first one, "grad_X" to output X."""
+            returned = self.function(**tensors, **params)
+            outputs = returned if isinstance(returned, dict) else {"out": returned}
+            first = next(iter(outputs))
+            return [outputs[name.partition("_")[2] or first] for name in cotangents]
+
         if self.kind == "jax":
-            jax = sys.modules["jax"]
-
-            def forward(tensors: dict[str, Any]) -> Any:
-                returned = self.function(**tensors, **params)
-                return next(iter(returned.values())) if isinstance(returned, dict) else returned
-
-            _, pull = jax.vjp(forward, inputs)
-            return {f"grad_{name}": value for name, value in pull(grad)[0].items()}
+            _, pull = sys.modules["jax"].vjp(forward, inputs)
+            return {f"grad_{name}": value for name, value in pull(list(cotangents.values()))[0].items()}
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in inputs.items()}
-        returned = self.function(**leaves, **params)
-        out = next(iter(returned.values())) if isinstance(returned, dict) else returned
-        if not out.requires_grad:  # as in a kernel without a backward pass
+        differentiable = [
+            (output, grad)
+            for output, grad in zip(forward(leaves), cotangents.values(), strict=True)
+            if output.requires_grad
+        ]
+        if not differentiable:  # as in a kernel without a backward pass
             return {}
-        out.backward(grad)
+        outputs, grads = zip(*differentiable, strict=True)
+        sys.modules["torch"].autograd.backward(outputs, grads)
         return {f"grad_{name}": leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
 
 

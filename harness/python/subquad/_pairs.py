@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from subquad import _subquad
+from subquad import _calls, _subquad
 
 # A value is a setting of a case as in its id.
 Value = tuple[str, str]
@@ -175,7 +175,7 @@ class Drawing:
         for rule in self.listing["inputs"]:
             if (
                 not rule["required"]
-                and rule["name"] != "grad"
+                and not _calls.is_cotangent(rule["name"])
                 and self.accepts(rule["name"])
                 and "with" not in self.fixed
             ):
@@ -589,7 +589,7 @@ def expandable(case: _subquad.Case) -> list[str]:
     """Returns the inputs of which every head, or every batch item, may be the same: all with such an axis but the first; for
     gradients, also the incoming one."""
     shapes, leading = case.input_shapes, case.leading_axes
-    names = [name for name in shapes if name != "grad"]
+    names = [name for name in shapes if not _calls.is_cotangent(name)]
     first = next((name for name in names if leading[name]), None)
     chosen = [name for name in names if name != first and leading[name] and max(shapes[name][: leading[name]]) > 1]
     return chosen + (["grad"] if "grad" in shapes else [])

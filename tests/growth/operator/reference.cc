@@ -3,6 +3,7 @@
 
 #include "reference/average_attention.h"
 #include "reference/base/long_sums.h"
+#include "reference/base/operator_with.h"
 
 namespace subquad {
 namespace {
@@ -49,7 +50,7 @@ class AverageAttentionOperator final
 
   std::vector<ParamRule> ParamRules(const Params&) const override { return {}; }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature ForwardSignature(const Params&) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "tokens"),
                        {"e", 64, "width of a value"}};

@@ -296,18 +296,6 @@ class Refusals(Cli):
             self.refuse(["verify", "--case", case], word)
         self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--n", "5"], "--n")
 
-    def test_a_gradient_that_the_definition_lacks(self):
-        forward = "only the forward pass is defined"
-        without = [
-            operator["operator"]
-            for operator in json.loads(run("list", "--json").stdout)
-            if any(implementation.get("why_no_backward") == forward for implementation in operator["implementations"])
-        ]
-        if not without:
-            self.skipTest("every operator has gradients")
-        for operator in without:
-            self.refuse(["verify", "--case", f"{operator}:n=4,backward=1"], "backward")
-
     def test_a_filter_that_matches_nothing(self):
         self.refuse(
             ["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"],

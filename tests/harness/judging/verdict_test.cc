@@ -504,7 +504,7 @@ TEST(Selection, LargeProblemsCompareEdgesAndASample) {
 // A limit of work makes the sample smaller, down to a few rows with both ends.
 TEST(Selection, IsSmallerIfRowsAreExpensive) {
   const Problem problem = ProblemOf(CaseOf("toeplitz_1d:n=4000,e=64,heads=2"));
-  const double row_work = problem.op->RowWork(problem, 0);
+  const double row_work = WorkOfRow(problem, 0);
   const auto chosen = [&](double rows) {
     return SelectRows(problem, 0, 1, rows * row_work);
   };
