@@ -7,7 +7,7 @@
 //   softmax_xy   the same on an image: W v from row and column sums.
 //   linear_fft   linear attention, and W v by FFT: O(n (f e + e log n)).
 //                Causal, token by token. On a causal image W is no longer a sum
-//                of rows and columns, and goes through the two-dimensional FFT.
+//                of rows and columns, and is multiplied as one sequence.
 //   linear_xy    linear attention, and W v from row and column sums: O(n f e).
 //
 // Only the sum is computed here: its two terms are implementations of
@@ -31,7 +31,7 @@ const Implementation& ProductProgram(const Problem& problem, bool dense) {
   if (!IsImage(problem))
     return FindImplementation(kLine, dense ? "dense" : "fft_columns");
   if (NeedsFullImage(problem))
-    return FindImplementation(kImage, dense ? "dense" : "fft2");
+    return FindImplementation(kImage, dense ? "dense" : "fft_sequence");
   return FindImplementation(kRowsAndColumns, dense ? "dense" : "xy");
 }
 

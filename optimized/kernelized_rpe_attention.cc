@@ -32,6 +32,7 @@
 // data: at worst, that of tiled is added.
 #include "reference/contract/kernelized_rpe_attention.h"
 
+#include "optimized/base/fftw_programs.h"
 #include "optimized/base/prepare.h"
 #include "optimized/kernelized/auto.h"
 #include "optimized/kernelized/fft_streamed.h"
@@ -93,7 +94,8 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .memory = {"O(n f e)", "n"},
         .sums = MixedSums,
         .norm_bound = FftBound,
-        .prepare = PrepareKernelized<FftKernelized>},
+        .needs = "FFTW",
+        .prepare = PrepareFftKernelized},
        {.id = "fft_streamed",
         .what = "a block of channels at a time, without keeping all channels "
                 "in memory",

@@ -92,6 +92,11 @@ set(optimized_once targets.cc base/buffer.cc base/copy_bandwidth.cc base/thread_
 list(TRANSFORM optimized_once PREPEND ${PROJECT_SOURCE_DIR}/optimized/)
 file(GLOB_RECURSE optimized_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/optimized/*.cc)
 list(REMOVE_ITEM optimized_sources ${optimized_once})
+if(NOT SUBQUAD_FFTW)  # their functions are null then (base/fftw_programs.h)
+  set(with_fftw toeplitz/fft_circulant.cc toeplitz/fft_1d.cc toeplitz/fft_2d.cc kernelized/fft_at_once.cc)
+  list(TRANSFORM with_fftw PREPEND ${PROJECT_SOURCE_DIR}/optimized/)
+  list(REMOVE_ITEM optimized_sources ${with_fftw})
+endif()
 
 add_library(subquad_optimized STATIC ${optimized_once})
 list(TRANSFORM SUBQUAD_TARGETS REPLACE "(.+)" "EACH(\\1)" OUTPUT_VARIABLE targets_text)
@@ -99,14 +104,14 @@ string(JOIN " " targets_text ${targets_text})
 set_source_files_properties(${PROJECT_SOURCE_DIR}/optimized/targets.cc PROPERTIES
   COMPILE_DEFINITIONS "SUBQUAD_TARGETS=${targets_text}")
 target_link_libraries(subquad_optimized
-  PUBLIC subquad_reference PkgConfig::FFTW Threads::Threads)
+  PUBLIC subquad_reference subquad_fftw Threads::Threads)
 foreach(target ${SUBQUAD_TARGETS})
   # subquad_optimized_TARGET has the same files before they are closed, for
   # tests of the parts.
   add_library(subquad_optimized_${target} STATIC ${optimized_sources})
   target_compile_options(subquad_optimized_${target} PRIVATE ${optimized_flags})
   target_link_libraries(subquad_optimized_${target} PRIVATE subquad_for_${target}
-    PUBLIC subquad_reference PkgConfig::FFTW Threads::Threads)
+    PUBLIC subquad_reference subquad_fftw Threads::Threads)
   set(object ${PROJECT_BINARY_DIR}/subquad_target_${target}.o)
   subquad_close(${object} ${target})
   add_library(subquad_target_${target} STATIC ${object})

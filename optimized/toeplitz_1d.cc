@@ -19,10 +19,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "optimized/base/fftw_programs.h"
 #include "optimized/base/prepare.h"
 #include "optimized/implementations.h"
-#include "optimized/toeplitz/fft_circulant.h"
 #include "optimized/toeplitz/fft_columns.h"
+#include "optimized/toeplitz/fft_lengths.h"
 #include "optimized/toeplitz/programs_1d.h"
 
 namespace subquad {
@@ -36,9 +37,8 @@ namespace {
 // log2(L) u; tests/toeplitz_1d_test.cc measures how far below.
 RowBound BoundOfLength(const Problem& problem, const Inputs& inputs,
                        int64_t length) {
-  return Toeplitz1dBound(
-      problem, inputs,
-      2 * std::max(1.0, CirculantFft<float>::LogLength({length})));
+  return Toeplitz1dBound(problem, inputs,
+                         2 * std::max(1.0, LogOfPoints({length})));
 }
 
 RowBound FftBound(const Problem& problem, const Inputs& inputs) {
@@ -70,6 +70,7 @@ std::vector<Implementation> Toeplitz1dImplementations() {
         .sums = MixedSums,
         .backward = true,
         .norm_bound = FftBound,
+        .needs = "FFTW",
         .prepare = PrepareFft1d},
        {.id = "fft_columns",
         .what = "right-angle convolution, our FFT with the columns in SIMD "

@@ -14,36 +14,23 @@
 #include <optional>
 #include <vector>
 
+#include "optimized/base/fftw_programs.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/toeplitz/fft_circulant.h"
 #include "optimized/toeplitz/fft_columns.h"
-#include "optimized/toeplitz/fft_product.h"
+#include "optimized/toeplitz/fft_lengths.h"
 #include "optimized/toeplitz/gradient_sums.h"
 #include "optimized/toeplitz/image_sequence.h"
 #include "optimized/toeplitz/materialized.h"
+#include "optimized/toeplitz/sizes_2d.h"
 #include "reference/contract/toeplitz_1d.h"
 
 namespace subquad {
 namespace {
 
-struct Sizes {
-  explicit Sizes(const Problem& problem)
-      : height(problem.Dim("height")),
-        width(problem.Dim("width")),
-        e(problem.Dim("e")),
-        heads(problem.heads),
-        vectors(problem.SlicesOf("weights")) {}
-  int64_t pixels() const { return height * width; }
-  int64_t pitch() const { return 2 * width - 1; }  // of the weights
-  std::vector<int64_t> lengths() const {
-    return ImageFftLengths(height, width);
-  }
-  int64_t height, width, e, heads;
-  Slices vectors;  // of weights
-};
+using Sizes = Toeplitz2dSizes;
 
 template <typename T>
 class Dense : public Prepared {
@@ -119,32 +106,6 @@ class Dense : public Prepared {
   MaterializedProduct<T> product_;
   std::optional<SharedGradient<T>> grad_values_;
 };
-
-// The pixels of an image, in rows that are padded by the transform.
-struct Image : Sizes {
-  // Padded images are as large as four images, so only a few are in flight.
-  static constexpr int64_t kColumns = 4;
-
-  explicit Image(const Problem& problem) : Sizes(problem) {}
-
-  std::vector<int64_t> Lengths() const { return lengths(); }
-  int64_t Inputs(int64_t) const { return pixels(); }
-  int64_t AllInputs() const { return pixels(); }
-  int64_t Outputs() const { return pixels(); }
-  int64_t LineLength(int64_t) const { return width; }
-
-  template <typename T>
-  void Embed(const T* weights, int64_t row_stride, T* spectrum) const {
-    EmbedImageOffsets(weights, height, width, row_stride, spectrum);
-  }
-  template <typename T>
-  void Take(const T* sums, int64_t row_stride, T* of_weights) const {
-    TakeImageOffsets(sums, height, width, row_stride, of_weights);
-  }
-};
-
-template <typename T>
-using Fft2 = FftProduct<T, Image>;
 
 template <typename T>
 class FftSequence : public Prepared {
@@ -274,9 +235,9 @@ class FftSequence : public Prepared {
 // The bound of toeplitz_1d/fft, with log2 of all the points; the sequence of
 // fft_sequence has as many, (2H - 1)(2W - 1), before rounding up.
 RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
-  return Toeplitz2dBound(problem, inputs,
-                         2 * std::max(1.0, CirculantFft<float>::LogLength(
-                                               Sizes(problem).lengths())));
+  return Toeplitz2dBound(
+      problem, inputs,
+      2 * std::max(1.0, LogOfPoints(Sizes(problem).lengths())));
 }
 
 }  // namespace
@@ -294,7 +255,8 @@ std::vector<Implementation> Toeplitz2dImplementations() {
         .sums = MixedSums,
         .backward = true,
         .norm_bound = Fft2Bound,
-        .prepare = PrepareFor<Fft2>},
+        .needs = "FFTW",
+        .prepare = PrepareFft2d},
        {.id = "fft_sequence",
         .what = "the image as one sequence, our FFT with the columns in SIMD "
                 "lanes",

@@ -388,11 +388,12 @@ class XyErrors {
             ProductError(sizes_.width)};
   }
   static double ProductError(int64_t length) {
-    const double log_length =
-        std::log2(static_cast<double>(GoodFftLength(2 * length - 1)) + 1);
-    return length <= LineProduct<float>::kDirectLength
-               ? static_cast<double>(length)
-               : 2 * log_length;
+    if (length <= LineProduct<float>::kDirectLength)
+      return static_cast<double>(length);
+    const double points =
+        2.0 *
+        static_cast<double>(ToeplitzColumns<float>::LengthFor(length, length));
+    return 2 * std::log2(points);
   }
 
   double OfProduct(const Line& line, const char* weights, int64_t head) const {

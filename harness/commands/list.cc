@@ -24,6 +24,8 @@ void PrintImplementations(const OperatorListing& listing) {
                !HasBackward(listing) ? ""
                : item.backward       ? "; forward and backward"
                                      : "; forward only");
+  for (const ListedMissing& item : listing.missing)
+    fmt::print("    {:<14} not in this build: needs {}\n", item.id, item.needs);
 }
 
 void PrintSummary(const OperatorListing& listing) {

@@ -1,10 +1,12 @@
 #include "harness/machine/environment.h"
 
 #include <benchmark/benchmark.h>
-#include <fftw3.h>
 #include <fmt/core.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#ifdef SUBQUAD_FFTW
+#include <fftw3.h>
+#endif
 
 #include <CLI/Version.hpp>
 #include <algorithm>
@@ -20,6 +22,14 @@
 
 namespace subquad {
 namespace {
+
+std::string FftwVersion() {
+#ifdef SUBQUAD_FFTW
+  return fftw_version;
+#else
+  return "not linked";
+#endif
+}
 
 std::string Field(const std::string& file, const std::string& key) {
   std::ifstream stream(file);
@@ -94,7 +104,7 @@ BuildDescription DescribeBuild() {
           .compiler = kCompiler,
           .flags = kFlags,
           .libraries = {{"eigen", SUBQUAD_EIGEN_VERSION},
-                        {"fftw", fftw_version},
+                        {"fftw", FftwVersion()},
                         {"nlohmann_json",
                          fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
                                      NLOHMANN_JSON_VERSION_MINOR,

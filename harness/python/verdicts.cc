@@ -180,6 +180,9 @@ void BindVerdicts(nb::module_& module) {
   module.def("check", &Check);
   module.def("why_rows_fail", &WhyRowsFail);
   module.def("norm_wise", &NormWise);
+  module.def("why_missing", [](const std::string& op, const std::string& name) {
+    return WhyMissing({op}, name);
+  });
   module.def("judge", &JudgeOutput, nb::arg("op"), nb::arg("params"),
              nb::arg("tensors"), nb::arg("outputs"), nb::arg("expected_error"),
              nb::arg("scalar"), nb::arg("like"), nb::arg("generated"),

@@ -37,8 +37,10 @@ void Filters::Check() const {
       if (Contains(operators, implementation.op) &&
           std::ranges::find(known, implementation.id) == known.end())
         known.push_back(implementation.id);
-    if (std::ranges::find(known, name) == known.end())
-      throw UnknownName("--implementation", known, name);
+    if (std::ranges::find(known, name) != known.end()) continue;
+    if (const std::string why = WhyMissing(operators, name); !why.empty())
+      throw InvalidInput("--implementation: " + name + " " + why);
+    throw UnknownName("--implementation", known, name);
   }
 }
 

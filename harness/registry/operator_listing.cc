@@ -316,6 +316,8 @@ OperatorListing ListOperator(const Operator& op) {
   });
   for (const Implementation* implementation : ImplementationsOf(op))
     listing.implementations.push_back(ListImplementation(op, *implementation));
+  for (const Implementation& row : MissingImplementations())
+    if (row.op == listing.id) listing.missing.push_back({row.id, row.needs});
   return listing;
 }
 
@@ -382,6 +384,12 @@ void VisitFields(T& implementation, Fields&& fields) {
   fields("target", implementation.target, Empty::kOmitted);
 }
 
+template <FieldsOf<ListedMissing> T, typename Fields>
+void VisitFields(T& missing, Fields&& fields) {
+  fields("implementation", missing.id, Empty::kValue);
+  fields("needs", missing.needs, Empty::kValue);
+}
+
 template <FieldsOf<OperatorListing> T, typename Fields>
 void VisitFields(T& listing, Fields&& fields) {
   fields("operator", listing.id, Empty::kValue);
@@ -393,6 +401,7 @@ void VisitFields(T& listing, Fields&& fields) {
   fields("outputs", listing.outputs, Empty::kValue);
   fields("case", listing.sample_case, Empty::kValue);
   fields("implementations", listing.implementations, Empty::kValue);
+  fields("missing", listing.missing, Empty::kOmitted);
 }
 
 Json JsonValue<OperatorListing>::Write(const OperatorListing& listing) {

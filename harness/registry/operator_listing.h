@@ -81,6 +81,11 @@ struct ListedImplementation {
   std::string target;           // instruction set; empty on a GPU
 };
 
+// An implementation that this build lacks, and the library that it needs.
+struct ListedMissing {
+  std::string id, needs;
+};
+
 struct OperatorListing {
   std::string id, formula, source;
   std::vector<ListedParam> params;
@@ -88,6 +93,7 @@ struct OperatorListing {
   std::vector<ListedTensor> inputs, outputs;
   Json sample_case;  // a case.json for a generated case of 16 tokens
   std::vector<ListedImplementation> implementations;
+  std::vector<ListedMissing> missing;
 };
 
 template <>

@@ -1,5 +1,7 @@
 #include "harness/registry/registry.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -62,17 +64,46 @@ const std::vector<const Operator*>& Operators() {
   return operators;
 }
 
-const std::vector<Implementation>& Implementations() {
-  static std::map<const Target*, std::vector<Implementation>> by_target;
+namespace {
+
+struct Tables {
+  std::vector<Implementation> here, missing;
+};
+
+const Tables& TablesOfTarget() {
+  static std::map<const Target*, Tables> by_target;
   static std::mutex mutex;
   const Target& target = CurrentTarget();
   std::lock_guard lock(mutex);
   const auto [entry, is_new] = by_target.try_emplace(&target);
   if (is_new) {
-    entry->second = target.implementations();
-    std::ranges::copy(CudaImplementations(), std::back_inserter(entry->second));
+    auto& [here, missing] = entry->second;
+    for (Implementation& row : target.implementations())
+      (row.prepare ? here : missing).push_back(std::move(row));
+    std::ranges::copy(CudaImplementations(), std::back_inserter(here));
   }
   return entry->second;
+}
+
+}  // namespace
+
+const std::vector<Implementation>& Implementations() {
+  return TablesOfTarget().here;
+}
+
+const std::vector<Implementation>& MissingImplementations() {
+  return TablesOfTarget().missing;
+}
+
+std::string WhyMissing(const std::vector<std::string>& operators,
+                       std::string_view id) {
+  for (const Implementation& row : MissingImplementations())
+    if (row.id == id &&
+        (operators.empty() || std::ranges::count(operators, row.op)))
+      return "needs " + row.needs +
+             ", which this build lacks; build with -DSUBQUAD_FFTW=ON, or `pip "
+             "install . -C cmake.define.SUBQUAD_FFTW=ON`";
+  return "";
 }
 
 const Operator& FindOperator(std::string_view id) {
@@ -105,6 +136,9 @@ const Implementation& FindImplementation(std::string_view op,
     if (implementation->id == id) return *implementation;
     ids.push_back(implementation->id);
   }
+  const std::string why = WhyMissing({std::string(op)}, id);
+  if (!why.empty() && backend == Backend::kCpu)
+    throw InvalidInput(fmt::format("{}/{} {}", op, id, why));
   throw UnknownName(std::string(op) + ": implementation", ids, std::string(id));
 }
 

@@ -11,6 +11,10 @@
 
 namespace subquad {
 
+using PrepareProgram = std::unique_ptr<Prepared>(const Problem& problem,
+                                                 const Arrays& arrays,
+                                                 Layout& layout);
+
 inline std::vector<Implementation> CpuTable(std::string_view op,
                                             std::vector<Implementation> rows) {
   return CompleteTable(op, Backend::kCpu, {Scalar::kFloat32, Scalar::kFloat64},

@@ -4,7 +4,7 @@
 
 #include "optimized/base/product.h"
 #include "optimized/kernelized/quadratic.h"
-#include "optimized/toeplitz/fft_circulant.h"
+#include "optimized/toeplitz/fft_lengths.h"
 
 namespace subquad {
 std::vector<int64_t> EmbeddingLengths(const KernelizedShape& shape) {

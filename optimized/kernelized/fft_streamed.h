@@ -8,7 +8,6 @@
 
 #include "optimized/base/buffer.h"
 #include "optimized/kernelized/columns.h"
-#include "optimized/toeplitz/fft_circulant.h"
 #include "optimized/toeplitz/fft_columns.h"
 #include "optimized/toeplitz/image_sequence.h"
 
@@ -56,24 +55,7 @@ template <typename T, typename W>
 double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights,
                    SumScale* scale);
 
-// Computes algorithm 1 as printed: all f (e + 1) channels at once.
-template <typename T>
-class FftKernelized {
- public:
-  FftKernelized(const KernelizedShape& shape, Layout& layout);
-  void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  double Flops() const;
-
- private:
-  const KernelizedShape shape_;
-  const std::vector<int64_t> lengths_;
-  const CirculantFft<T> fft_;
-  FeatureColumns<T> features_;
-  LostRows<T> lost_;
-  Buffer<T> weights_, spectrum_, channels_, normalisers_;
-};
-
-// Computes the same sums as FftKernelized, a block of channels at a time.
+// Computes algorithm 1 a block of channels at a time.
 template <typename T, typename W>
 class StreamedFft {
  public:

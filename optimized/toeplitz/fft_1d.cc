@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "optimized/base/prepare.h"
+#include "optimized/base/fftw_programs.h"
 #include "optimized/toeplitz/fft_product.h"
-#include "optimized/toeplitz/programs_1d.h"
 #include "reference/contract/toeplitz_1d.h"
 
 namespace subquad {

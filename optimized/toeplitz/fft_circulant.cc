@@ -19,17 +19,6 @@ int64_t RowStride(const std::vector<int64_t>& lengths) {
 
 }  // namespace
 
-int64_t GoodFftLength(int64_t n) {
-  if (n <= 2) return std::max<int64_t>(n, 1);
-  int64_t best = 0;
-  for (int64_t odd : {1, 3, 5, 15}) {
-    int64_t length = odd * 2;
-    while (length < n) length *= 2;
-    if (best == 0 || length < best) best = length;
-  }
-  return best;
-}
-
 template <typename T>
 int64_t CirculantFft<T>::ColumnSize(const std::vector<int64_t>& lengths) {
   int64_t size = RowStride(lengths);
@@ -37,14 +26,6 @@ int64_t CirculantFft<T>::ColumnSize(const std::vector<int64_t>& lengths) {
   const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
   // Adds one cache line, or columns of a power of two would share cache sets.
   return (size + line - 1) / line * line + line;
-}
-
-template <typename T>
-double CirculantFft<T>::LogLength(const std::vector<int64_t>& lengths) {
-  double log_length = 0;
-  for (int64_t length : lengths)
-    log_length += std::log2(static_cast<double>(length));
-  return log_length;
 }
 
 template <typename T>
@@ -164,10 +145,6 @@ void EmbedOffsets(const T* middle, int64_t queries, int64_t keys,
                   int64_t length, T* column) {
   for (int64_t m = 0; m < queries; ++m) column[m] = middle[-m];
   for (int64_t m = 1; m < keys; ++m) column[length - m] = middle[m];
-}
-
-std::vector<int64_t> ImageFftLengths(int64_t height, int64_t width) {
-  return {GoodFftLength(2 * height - 1), GoodFftLength(2 * width - 1)};
 }
 
 template <typename T>

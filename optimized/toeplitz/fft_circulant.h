@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "optimized/base/buffer.h"
+#include "optimized/toeplitz/fft_lengths.h"
 
 namespace subquad {
 
@@ -47,10 +48,6 @@ struct Fftw<double> {
   static constexpr auto kDestroy = fftw_destroy_plan;
   static constexpr auto kSetTimeLimit = fftw_set_timelimit;
 };
-
-// Returns the smallest length >= n of the form 2^a 3^b 5^c with b, c <= 1 each,
-// even if n > 1: FFTW's fast sizes.
-int64_t GoodFftLength(int64_t n);
 
 inline constexpr double kTuningSeconds = 1;
 
@@ -89,9 +86,6 @@ class CirculantFft {
   // Computes sum += a * conj(b), all transformed.
   void AddProduct(const T* a, const T* b, T* sum) const;
 
-  // Returns log2 of the number of points, for error bounds.
-  static double LogLength(const std::vector<int64_t>& lengths);
-
  private:
   static int64_t ColumnSize(const std::vector<int64_t>& lengths);
   // Returns the number of elements that the plans store: twiddle factors, about
@@ -110,9 +104,6 @@ class CirculantFft {
 template <typename T>
 void EmbedOffsets(const T* middle, int64_t queries, int64_t keys,
                   int64_t length, T* column);
-
-// Returns lengths for an image whose offsets wrap around in neither dimension.
-std::vector<int64_t> ImageFftLengths(int64_t height, int64_t width);
 
 // Embeds weights [2 height - 1, 2 width - 1] by both offsets of an image, with
 // ImageFftLengths and rows of the column row_stride apart.

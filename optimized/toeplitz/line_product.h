@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <optional>
 
 #include "optimized/base/buffer.h"
-#include "optimized/toeplitz/fft_circulant.h"
+#include "optimized/toeplitz/fft_columns.h"
 
 namespace subquad {
 
@@ -20,87 +19,65 @@ class LineProduct {
   static constexpr int64_t kDirectLength = 64;
 
   LineProduct(Layout& layout, int64_t n, int64_t e, bool backward)
-      : n_(n), e_(e), length_(GoodFftLength(2 * n - 1)) {
+      : n_(n), e_(e) {
     if (n_ <= kDirectLength) return;
-    fft_ = std::make_unique<CirculantFft<T>>(layout,
-                                             std::vector<int64_t>{length_});
-    const int64_t size = fft_->column_size();
-    spectrum_ = Buffer<T>(layout, size, OnLine{});
-    columns_ = Buffer<T>(layout, Group() * size, OnLine{});
-    if (!backward) return;
-    others_ = Buffer<T>(layout, Group() * size, OnLine{});
-    sum_ = Buffer<T>(layout, size, OnLine{});
+    fft_.emplace(layout, n, n);
+    spectrum_ = Buffer<T>(layout, fft_->SpectrumSize(), OnLine{});
+    scratch_ = Buffer<T>(layout,
+                         backward ? fft_->GradientScratchSize(Block())
+                                  : fft_->ScratchSize(Block()),
+                         OnLine{});
+    if (backward) gradient_ = Buffer<T>(layout, Offsets(), OnLine{});
   }
 
   // Computes out[i] = sum_j w(j - i) in[j].
   void Run(const T* weights, const T* in, T* out) const {
-    if (fft_)
-      RunByTransforms(weights, false, in, out);
-    else
-      RunDirect(weights, 1, in, out);
+    if (!fft_) return RunDirect(weights, 1, in, out);
+    fft_->Spectrum(weights, Offsets(), spectrum_.data(), scratch_.data());
+    ForBlocks([&](int64_t first, int64_t count) {
+      fft_->Apply(spectrum_.data(), in + first, e_, n_, count, out + first, e_,
+                  false, scratch_.data());
+    });
   }
 
   // Computes out[j] = sum_i w(j - i) in[i].
   void RunTransposed(const T* weights, const T* in, T* out) const {
-    if (fft_)
-      RunByTransforms(weights, true, in, out);
-    else
-      RunDirect(weights, -1, in, out);
+    if (!fft_) return RunDirect(weights, -1, in, out);
+    fft_->Spectrum(weights, Offsets(), spectrum_.data(), scratch_.data());
+    ForBlocks([&](int64_t first, int64_t count) {
+      fft_->ApplyTransposed(spectrum_.data(), in + first, e_, count,
+                            out + first, e_, n_, false, scratch_.data());
+    });
   }
 
-  // Computes weights[j - i + n - 1] += <grad[i], values[j]>.
+  // Computes weights[j - i + n - 1] += <grad[i], values[j]>. Overwrites the
+  // spectrum.
   void AddGradient(const T* grad, const T* values, T* weights) const {
     if (!fft_) return AddGradientDirect(grad, values, weights);
-    const int64_t size = fft_->column_size();
-    T* const sum = sum_.data();
-    std::fill_n(sum, size, T{0});
-    for (int64_t first = 0; first < e_; first += Group()) {
-      const int64_t count = std::min(Group(), e_ - first);
-      Transform(grad + first, count, columns_.data());
-      Transform(values + first, count, others_.data());
-      for (int64_t c = 0; c < count; ++c)
-        fft_->AddProduct(columns_.data() + c * size, others_.data() + c * size,
-                         sum);
-    }
-    fft_->Backward(sum);
-    for (int64_t m = 0; m < n_; ++m) weights[n_ - 1 - m] += sum[m];
-    for (int64_t m = 1; m < n_; ++m) weights[n_ - 1 + m] += sum[length_ - m];
+    T* const sum = spectrum_.data();
+    std::fill_n(sum, fft_->SpectrumSize(), T{0});
+    ForBlocks([&](int64_t first, int64_t count) {
+      fft_->AccumulateWeightGradient(grad + first, e_, values + first, e_, n_,
+                                     count, sum, scratch_.data());
+    });
+    fft_->WeightGradient(sum, Offsets(), gradient_.data(), scratch_.data());
+    for (int64_t t = 0; t < Offsets(); ++t) weights[t] += gradient_[t];
   }
 
   double Flops() const {
-    const double columns = static_cast<double>(e_);
-    if (!fft_)
-      return 2 * columns * static_cast<double>(n_) * static_cast<double>(n_);
-    return (2 * columns + 1) * fft_->TransformFlops();
+    return fft_ ? fft_->Flops(e_) : 2.0 * static_cast<double>(e_ * n_ * n_);
   }
 
  private:
-  int64_t Group() const { return std::min(kColumnGroup, e_); }
-
-  void Transform(const T* rows, int64_t count, T* columns) const {
-    GatherColumns(rows, n_, e_, count, n_, fft_->row_stride(),
-                  fft_->column_size(), columns);
-    for (int64_t c = 0; c < count; ++c)
-      fft_->Forward(columns + c * fft_->column_size());
+  int64_t Offsets() const { return 2 * n_ - 1; }
+  int64_t Block() const {
+    return std::min(ToeplitzColumns<T>::kBlockColumns, e_);
   }
-
-  void RunByTransforms(const T* weights, bool transposed, const T* in,
-                       T* out) const {
-    T* const spectrum = spectrum_.data();
-    std::fill_n(spectrum, fft_->column_size(), T{0});
-    EmbedOffsets(weights + n_ - 1, n_, n_, length_, spectrum);
-    fft_->Forward(spectrum);
-    for (int64_t first = 0; first < e_; first += Group()) {
-      const int64_t count = std::min(Group(), e_ - first);
-      Transform(in + first, count, columns_.data());
-      for (int64_t c = 0; c < count; ++c) {
-        T* const column = columns_.data() + c * fft_->column_size();
-        fft_->Multiply(spectrum, transposed, column);
-        fft_->Backward(column);
-      }
-      ScatterColumns(columns_.data(), n_, e_, count, n_, fft_->row_stride(),
-                     fft_->column_size(), out + first);
-    }
+  // Calls work(first column, columns).
+  template <typename Work>
+  void ForBlocks(const Work& work) const {
+    for (int64_t first = 0; first < e_; first += Block())
+      work(first, std::min(Block(), e_ - first));
   }
 
   // Computes out[i] = sum_j w(sign (j - i)) in[j].
@@ -125,9 +102,9 @@ class LineProduct {
       }
   }
 
-  int64_t n_, e_, length_;
-  std::unique_ptr<CirculantFft<T>> fft_;
-  Buffer<T> spectrum_, columns_, others_, sum_;
+  int64_t n_, e_;
+  std::optional<ToeplitzColumns<T>> fft_;
+  Buffer<T> spectrum_, scratch_, gradient_;
 };
 
 }  // namespace subquad

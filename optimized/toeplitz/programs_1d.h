@@ -2,18 +2,11 @@
 // functions of the table's rows.
 #pragma once
 
-#include <memory>
-
-#include "reference/contract/implementation.h"
+#include "optimized/base/prepare.h"
 
 namespace subquad {
 
-using PrepareProgram = std::unique_ptr<Prepared>(const Problem& problem,
-                                                 const Arrays& arrays,
-                                                 Layout& layout);
-
-PrepareProgram PrepareDense1d, PrepareFft1d, PrepareFftColumns1d,
-    PrepareKaratsuba1d;
+PrepareProgram PrepareDense1d, PrepareFftColumns1d, PrepareKaratsuba1d;
 
 RowBound Karatsuba1dBound(const Problem& problem, const Inputs& inputs);
 

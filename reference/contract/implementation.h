@@ -181,6 +181,10 @@ struct Implementation {
   double bound_factor = 1;
   std::function<RowBound(const Problem&, const Inputs&)> norm_bound;
 
+  // Names a library that it needs; empty if none. In a build without the
+  // library `prepare` is null, and the registry leaves the row out.
+  std::string needs;
+
   // Makes plans and buffers, all of them from the layout.
   std::function<std::unique_ptr<Prepared>(const Problem&, const Arrays&,
                                           Layout&)>

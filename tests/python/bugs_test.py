@@ -129,7 +129,7 @@ def test_a_planted_bug_is_found_and_named(function, op, options, name, tmp_path)
         (right.linear_attention, "linear_attention", {"feature_map": "elu1", "causal": True}),
         (right.toeplitz_1d, "toeplitz_1d", {}),
         (right.toeplitz_1d, "toeplitz_1d", {"causal": True}),
-        (right.toeplitz_fft, "toeplitz_1d", {"like": "fft"}),
+        (right.toeplitz_fft, "toeplitz_1d", {"like": "fft_columns"}),
     ],
 )
 def test_what_is_right_passes(function, op, options, tmp_path):

@@ -271,9 +271,11 @@ def test_a_sweep_times_what_is_right(tmp_path):
 
     file = tmp_path / "r.json"
     functions = {"mine": toeplitz, "wrong": wrong, "broken": broken}
-    result = subquad.sweep(functions, "toeplitz_1d", n=[64, 256], baselines=["dense", "fft"], out=file, budget=0.1)
+    result = subquad.sweep(
+        functions, "toeplitz_1d", n=[64, 256], baselines=["dense", "fft_columns"], out=file, budget=0.1
+    )
     assert not result.passed
-    for name in ("mine", "dense", "fft"):
+    for name in ("mine", "dense", "fft_columns"):
         assert set(result.seconds(name)) == {64, 256}
     assert not result.seconds("wrong") and not result.seconds("broken")
     assert "raised OSError: no device" in str(result)
@@ -284,10 +286,23 @@ def test_a_sweep_times_what_is_right(tmp_path):
     schema.validate(written, json.loads((ROOT / "reports/files/results.schema.json").read_text()))
 
 
+def test_an_implementation_that_the_build_lacks_is_refused():
+    if "fft" in subquad.signature("toeplitz_1d")["implementations"]:
+        pytest.skip("this build has FFTW")
+    numbers = {"weights": np.ones(9), "values": np.ones((5, 2))}
+    for call in (
+        lambda: subquad.sweep({"mine": toeplitz}, "toeplitz_1d", n=[8], baselines=["fft"]),
+        lambda: subquad.verify(toeplitz, "toeplitz_1d", like="fft"),
+        lambda: subquad.run("toeplitz_1d", implementation="fft", **numbers),
+    ):
+        with pytest.raises(ValueError, match=r"toeplitz_1d/fft needs FFTW, .*-DSUBQUAD_FFTW=ON"):
+            call()
+
+
 def test_errors_of_sweeps():
     for options, expected in (
         ({"n": []}, "n: expected a list of sizes"),
-        ({"n": [64], "baselines": ["fastest"]}, "baselines: expected some of dense"),
+        ({"n": [64], "baselines": ["fastest"]}, "baselines: expected one of dense"),
         ({"n": [64], "budget": 0}, "budget: expected a number of seconds above 0, found 0"),
         ({"n": [64], "budget": "a"}, "budget: expected a number of seconds above 0, found 'a'"),
         ({"n": "64"}, "n: expected a list of sizes"),

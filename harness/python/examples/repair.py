@@ -45,7 +45,7 @@ def repaired(q, k, v, bias, scale=1.0):
 
 
 def main():
-    options = {"feature_map": "elu1", "like": "fft"}
+    options = {"feature_map": "elu1", "like": "fft_streamed"}
     verification = subquad.verify(wrong, "kernelized_rpe_attention", n=[5, 33], shrink=2, **options)
     print(verification)
     print(f"\nThe mistake: {verification.looks_like}\n")

@@ -157,6 +157,16 @@ def signature(op: str) -> dict[str, Any]:
     return result
 
 
+def check_implementation(subject: str, op: str, name: str) -> None:
+    """Raises ValueError unless this is the name of an implementation of the operator that this build has."""
+    known = signature(op)["implementations"]
+    if name in known:
+        return
+    if why := _subquad.why_missing(op, name):
+        raise ValueError(f"{subject}: {op}/{name} {why}")
+    raise ValueError(f"{subject}: expected one of {', '.join(known)}; found {name!r}")
+
+
 def _by_name(entries: list[dict[str, Any]], key: str) -> dict[str, dict[str, Any]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:

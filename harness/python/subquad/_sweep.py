@@ -120,14 +120,13 @@ def sweep(
     if isinstance(baselines, str):
         raise ValueError(f"baselines: expected a list of names, such as [{baselines!r}], found {baselines!r}")
     for name in baselines:
-        if name not in known:
-            raise ValueError(f"baselines: expected some of {', '.join(known)}; found {name!r}")
+        _calls.check_implementation("baselines", op, name)
         if name in functions:
             raise ValueError(f"functions: expected names other than those of our implementations, found {name!r}")
     n = _arguments.lengths("n", n)
     _arrays.check_kind(array)
-    if like and like not in known:
-        raise ValueError(f"like: expected one of {', '.join(known)}; found {like!r}")
+    if like:
+        _calls.check_implementation("like", op, like)
     if sizes is not None and not isinstance(sizes, dict):
         raise ValueError(f'sizes: expected sizes by name, such as {{"d": 32}}, found {sizes!r}')
     if "n" in {**params, **(sizes or {})}:

@@ -221,7 +221,7 @@ def verify(
         their results, and the function is called without these tensors. They are called with the sizes, axes and parameters of
         the case that they name (`shape` of the tensor, n_q, n_k, heads, ..) and return an array of this shape. Every head then
         has a tensor of its own unless you pass per_head=False.
-    like: the name of one of our implementations, by whose error bound the function is judged, such as "fft" for a transform.
+    like: the name of one of our implementations, by whose error bound the function is judged, such as "fft_columns" for a transform.
     folder: the folder for failing cases; by default a new temporary folder.
     device: the device of PyTorch's tensors.
     isolate: makes calls in a forked child process, so that a crash becomes a line of the table; this is not possible with JAX
@@ -261,8 +261,8 @@ def verify(
         _arrays.numpy_type("bfloat16")  # raises if NumPy has no such type
     known = list(dict.fromkeys([*_calls.signature(op)["params"], *_calls.signature(op)["sizes"], *_calls.SETTINGS]))
     _arguments.check_names(params, known, _arguments.own_names(verify), op)
-    if like and like not in _calls.signature(op)["implementations"]:
-        raise ValueError(f"like: expected one of {', '.join(_calls.signature(op)['implementations'])}; found {like!r}")
+    if like:
+        _calls.check_implementation("like", op, like)
     if arithmetic not in (None, "float32"):
         raise ValueError(f"arithmetic: expected float32 or None, found {arithmetic!r}")
     if array != "numpy":

@@ -199,10 +199,10 @@ class Refusals(Cli):
             (["list", "--operator", "toeplits_1d"], "toeplits_1d", ("toeplitz_2d", "linear_attention"), "toeplitz_1d"),
             (["verify", "--operator", "fastrpb"], "fastrpb", ("toeplitz_2d",), "fastrpb_attention"),
             (
-                ["verify", "--operator", "toeplitz_1d", "--implementation", "ffd"],
-                "ffd",
-                ("dense", "fft_columns"),
-                "fft",
+                ["verify", "--operator", "toeplitz_1d", "--implementation", "fft_colums"],
+                "fft_colums",
+                ("dense", "karatsuba"),
+                "fft_columns",
             ),
             (["verify", "--scalar", "float23"], "float23", ("float32", "float64", "bfloat16", "float16"), "float32"),
             (["verify", "--backend", "cud"], "cud", ("cpu", "cuda"), "cuda"),
@@ -701,7 +701,7 @@ class Sweeps(Cli):
                     "sweeps": [
                         {
                             "operator": "kernelized_rpe_attention",
-                            "implementation": ["dense", "fft"],
+                            "implementation": ["dense", "fft_streamed"],
                             "feature_map": "prf",
                             "f": 3,
                             "normalize": True,
@@ -724,7 +724,12 @@ class Sweeps(Cli):
         }
         self.assertEqual(
             verdicts,
-            {(True, "dense"): "passed", (True, "fft"): "passed", (False, "dense"): "failed", (False, "fft"): "failed"},
+            {
+                (True, "dense"): "passed",
+                (True, "fft_streamed"): "passed",
+                (False, "dense"): "failed",
+                (False, "fft_streamed"): "failed",
+            },
         )
 
     def test_curves_of_different_inputs_stay_apart(self):
@@ -762,7 +767,7 @@ class Sweeps(Cli):
         file = self.sweep("--n", "64,16384", "--memory-limit", "0.5")
         verdicts = {(r["size"]["n_q"], r["implementation"]): r["check"] for r in file["records"]}
         self.assertEqual(verdicts[64, "dense"]["verdict"], "passed")
-        self.assertEqual(verdicts[16384, "fft"]["verdict"], "passed")
+        self.assertEqual(verdicts[16384, "fft_columns"]["verdict"], "passed")
         skipped = verdicts[16384, "dense"]
         self.assertEqual(skipped["verdict"], "skipped")
         self.assertIn("does not fit in memory", skipped["reason"])

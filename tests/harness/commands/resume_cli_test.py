@@ -94,11 +94,11 @@ class Resume(unittest.TestCase):
     def test_other_bits_in_another_process_are_judged(self):
         """Correct results pass, even if they differ from those of the first process."""
         out = self.folder / "out.json"
-        self.sweep("--n", "64", "--implementation", "fft")
+        self.sweep("--n", "64", "--implementation", "fft_columns")
         file = self.read(out)
         file["records"][0]["digest"] = "0" * 16
         out.write_text(json.dumps(file), encoding="utf-8")
-        again = self.sweep("--n", "64", "--implementation", "fft", "--processes", "2", "--resume")
+        again = self.sweep("--n", "64", "--implementation", "fft_columns", "--processes", "2", "--resume")
         self.assertEqual([len(record["seconds"]["processes"]) for record in again["records"]], [2])
 
     def test_other_bits_that_are_not_right_are_not_timed(self):
@@ -310,7 +310,7 @@ class Resume(unittest.TestCase):
             "--operator",
             "toeplitz_1d",
             "--implementation",
-            "fft",
+            "fft_columns",
             "--no-resident",
             "--budget",
             "0.02",

@@ -8,9 +8,11 @@
 #include <regex>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/cases/verification.h"
+#include "harness/registry/filters.h"
 #include "tests/places.h"
 
 namespace subquad {
@@ -58,6 +60,40 @@ TEST(Registry, NamesAreUniqueAndFieldsComplete) {
   }
   std::ranges::sort(ids);
   EXPECT_EQ(std::ranges::adjacent_find(ids), ids.end());
+}
+
+// Returns the message of the exception for this implementation, or "found".
+std::string Finding(const std::string& op, const std::string& id) {
+  try {
+    FindImplementation(op, id);
+    return "found";
+  } catch (const InvalidInput& problem) {
+    return problem.what();
+  }
+}
+
+TEST(Registry, ABuildWithoutFftwNamesWhatItLacks) {
+  const std::vector<std::pair<std::string, std::string>> users = {
+      {"toeplitz_1d", "fft"},
+      {"toeplitz_2d", "fft2"},
+      {"kernelized_rpe_attention", "fft"}};
+#ifdef SUBQUAD_FFTW
+  EXPECT_TRUE(MissingImplementations().empty());
+  for (const auto& [op, id] : users) EXPECT_EQ(Finding(op, id), "found");
+#else
+  EXPECT_EQ(MissingImplementations().size(), users.size());
+  for (const auto& [op, id] : users) {
+    const std::string message = Finding(op, id);
+    EXPECT_EQ(message.find(op + "/" + id + " needs FFTW"), 0u) << message;
+    EXPECT_NE(message.find("-DSUBQUAD_FFTW=ON"), std::string::npos);
+    Filters filters;
+    filters.operators = {op};
+    filters.implementations = {id};
+    EXPECT_THROW(filters.Check(), InvalidInput);
+  }
+#endif
+  EXPECT_EQ(Finding("toeplitz_2d", "fft_sequence"), "found");
+  EXPECT_EQ(Finding("gmlp_mixing", "fft"), "found");  // uses our own transform
 }
 
 // Offset 0 is an entry of every tensor by offset, wherever its axis begins; an

@@ -15,12 +15,12 @@ namespace {
 const Recipe kRecipe("made", R"({
   "format": "recipe/1", "kind": "curves", "title": "t", "source": "s",
   "shows": "s", "here": "h",
-  "sweeps": [{"operator": "toeplitz_1d", "implementation": ["dense", "fft"],
+  "sweeps": [{"operator": "toeplitz_1d", "implementation": ["dense", "fft_columns"],
               "n": [256, 1024, 4096]}],
   "series": [{"id": "dense", "match": {"implementation": "dense"},
               "label": "dense"},
-             {"id": "fast", "match": {"implementation": "fft"},
-              "label": "fft"}],
+             {"id": "fast", "match": {"implementation": "fft_columns"},
+              "label": "fft_columns"}],
   "crossovers": [["fast", "dense"]],
   "panels": [{"y": "seconds"}]})");
 
@@ -53,7 +53,7 @@ void Add(int64_t n, const Cost& fast, double noise,
          std::vector<Json>& records) {
   const auto size = static_cast<double>(n);
   records.push_back(RecordOf("dense", n, 1e-9 * size * size, noise));
-  records.push_back(RecordOf("fft", n, 1e-9 * fast(size), noise));
+  records.push_back(RecordOf("fft_columns", n, 1e-9 * fast(size), noise));
 }
 
 TEST(BetweenCrossings, HalveTheStepUntilTheIntervalIsNarrow) {

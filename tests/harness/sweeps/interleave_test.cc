@@ -69,7 +69,7 @@ TEST(Interleave, ThreadsAndTypesAreSeparateGroups) {
 // Sweeps that share a case have its runs in one group, once.
 TEST(Interleave, SweepsThatShareACaseShareTheGroup) {
   const auto plan = Plan(
-      R"({"operator": "toeplitz_1d", "n": 8, "implementation": "fft"},
+      R"({"operator": "toeplitz_1d", "n": 8, "implementation": "fft_columns"},
          {"operator": "toeplitz_1d", "n": 9},
          {"operator": "toeplitz_1d", "n": 8, "input": ["wide", "normal"],
           "interleave": true},
@@ -121,7 +121,7 @@ Json RecordWith(const std::string& input, double seconds, int count = 20) {
   for (int i = 0; i < count; ++i)
     samples.push_back(seconds * (1 + 0.001 * ((i * 7) % count)));
   return {{"operator", "toeplitz_1d"},
-          {"implementation", "fft"},
+          {"implementation", "fft_columns"},
           {"backend", "cpu"},
           {"scalar", "float32"},
           {"threads", 1},
