@@ -18,7 +18,8 @@ inline constexpr double kTriedRounding = 1e-11;
 OperatorRun TriedAttention(const std::string& op);
 
 // The largest difference of the programs, in float64, from the definition in
-// long double, relative to the definition's largest number.
+// long double, relative to the definition's largest number. Programs that this
+// build lacks are left out.
 void AddPrograms(Finding& finding, const OperatorRun& run,
                  const std::string& what,
                  const std::vector<std::string>& programs);
