@@ -30,6 +30,9 @@ def planted(source, block, row):
             sys.exit(f"the table: expected {part!r} once, found it {source.count(part)} times")
     includes = "".join(re.findall(r"^#include .*\n", block, re.M))
     source = source.replace(INCLUDE, includes + INCLUDE)
+    source = re.sub(
+        r'(?:#include "optimized/.*\n)+', lambda block: "".join(sorted(set(block[0].splitlines(True)))), source
+    )
     source = source.replace(END, block.replace(includes, "").strip() + "\n\n" + END)
     last = list(ROW.finditer(source))[-1].start()
     return source[:last] + "\n" + row.rstrip() + source[last:]
