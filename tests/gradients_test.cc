@@ -21,6 +21,7 @@
 #include "harness/judging/answer.h"
 #include "harness/judging/operator_run.h"
 #include "harness/registry/registry.h"
+#include "reference/base/work.h"
 #include "tests/every_operator.h"
 
 namespace subquad {

@@ -10,8 +10,8 @@
 #include "harness/cases/input_source.h"
 #include "harness/cases/omega.h"
 #include "optimized/base/thread_pool.h"
-#include "reference/base/derivative.h"
 #include "reference/base/gradients.h"
+#include "reference/base/work.h"
 
 namespace subquad {
 namespace {

@@ -8,6 +8,7 @@
 #include "harness/cases/draws.h"
 #include "harness/registry/registry.h"
 #include "reference/base/gradients.h"
+#include "reference/base/work.h"
 
 namespace subquad {
 namespace {

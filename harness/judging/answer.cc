@@ -12,6 +12,7 @@
 #include "harness/cases/generate.h"
 #include "optimized/base/thread_pool.h"
 #include "reference/base/term_order.h"
+#include "reference/base/work.h"
 #include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {

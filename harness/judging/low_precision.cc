@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "optimized/base/thread_pool.h"
+#include "reference/base/work.h"
 
 namespace subquad {
 namespace {

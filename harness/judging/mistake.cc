@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "optimized/base/thread_pool.h"
+#include "reference/base/work.h"
 
 namespace subquad {
 

@@ -7,6 +7,7 @@
 
 #include "harness/judging/mistake.h"
 #include "optimized/base/thread_pool.h"
+#include "reference/base/work.h"
 
 namespace subquad {
 namespace {

@@ -8,6 +8,7 @@
 #include "harness/judging/mistakes.h"
 #include "harness/judging/verdict.h"
 #include "harness/judging/wrong_answers.h"
+#include "reference/base/work.h"
 
 namespace subquad {
 namespace {

@@ -12,6 +12,7 @@
 #include "harness/machine/free_memory.h"
 #include "harness/python/arrays.h"
 #include "harness/python/bindings.h"
+#include "reference/base/work.h"
 
 namespace nb = nanobind;
 

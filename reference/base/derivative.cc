@@ -16,9 +16,6 @@
 namespace subquad {
 namespace {
 
-// Recording an operation and handing a derivative down cost this many times the
-// operation.
-constexpr double kRecording = 20;
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 // A row of an output of the forward pass and its cotangent.
@@ -26,20 +23,6 @@ struct OutputRow {
   RowId id;
   const double* cotangent;
 };
-
-// Returns the problem whose gradients these are.
-Problem ForwardOf(const Problem& problem) {
-  std::vector<GivenShape> shapes;
-  for (size_t i = 0; i < problem.inputs.size(); ++i)
-    if (!IsCotangent(problem.inputs[i].name))
-      shapes.push_back({problem.inputs[i].name, problem.InputShape(i)});
-  return ResolveProblem(*problem.op, problem.params, problem.scalar, shapes,
-                        problem.leading);
-}
-
-int64_t RowsOf(const Problem& problem, size_t output) {
-  return problem.OutputShape(output)[problem.output_leading[output].size()];
-}
 
 int64_t WidthOf(const Problem& problem, size_t output) {
   const Shape shape = problem.OutputShape(output);
@@ -241,25 +224,13 @@ class Derivative final : public Reference<Real> {
 
 }  // namespace
 
-double WorkOfDerivative(const Problem& problem, int64_t rows) {
-  const Problem forward = ForwardOf(problem);
-  double work = 0;
-  for (size_t o = 0; o < forward.outputs.size(); ++o)
-    work += static_cast<double>(std::min(
-                rows, forward.OutputSlices(o).count() * RowsOf(forward, o))) *
-            WorkOfRow(forward, static_cast<int>(o));
-  return kRecording * work;
-}
-
-int64_t RowsWithCotangent(const Problem& problem) {
-  constexpr double kFewest = 16;
-  const Problem forward = ForwardOf(problem);
-  const auto all = static_cast<double>(forward.heads * RowsOf(forward, 0));
-  if (problem.op->HasGradientProgram())
-    return forward.heads * RowsOf(forward, 0);
-  return static_cast<int64_t>(
-      std::clamp(kMostDerivativeWork / (kRecording * WorkOfRow(forward, 0)),
-                 std::min(kFewest, all), all));
+Problem ForwardOf(const Problem& problem) {
+  std::vector<GivenShape> shapes;
+  for (size_t i = 0; i < problem.inputs.size(); ++i)
+    if (!IsCotangent(problem.inputs[i].name))
+      shapes.push_back({problem.inputs[i].name, problem.InputShape(i)});
+  return ResolveProblem(*problem.op, problem.params, problem.scalar, shapes,
+                        problem.leading);
 }
 
 template <typename Real>

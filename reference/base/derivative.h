@@ -24,16 +24,7 @@ template <typename Real>
 std::unique_ptr<Reference<Real>> MakeDerivative(const Problem& problem,
                                                 const Inputs& inputs);
 
-// Returns the multiply-adds of a plain program that the gradients of a problem
-// cost, with at most so many rows of the outputs whose cotangent is not zero.
-double WorkOfDerivative(const Problem& problem, int64_t rows);
-
-// Beyond this work generated cotangents are zero but in a few rows, so that all
-// rows of the gradients can still be compared.
-inline constexpr double kMostDerivativeWork = 5e10;
-
-// Returns how many rows of the first output may have a cotangent other than
-// zero in a generated case.
-int64_t RowsWithCotangent(const Problem& problem);
+// Returns the problem whose gradients `problem` asks for.
+Problem ForwardOf(const Problem& problem);
 
 }  // namespace subquad

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "reference/base/derivative.h"
 #include "reference/base/gradients.h"
 
 namespace subquad {
@@ -187,18 +186,6 @@ void CheckKeyLengths(const Problem& problem) {
 Signature Operator::SignatureFor(const Params& params, bool backward) const {
   Signature signature = ForwardSignature(params);
   return backward ? WithGradients(std::move(signature)) : signature;
-}
-
-double WorkOfRow(const Problem& problem, int output) {
-  // Rows of derived gradients are copied.
-  if (problem.backward && !problem.op->HasGradientProgram()) return 1;
-  return problem.op->RowWork(problem, output);
-}
-
-double SharedWork(const Problem& problem) {
-  if (problem.backward && !problem.op->HasGradientProgram())
-    return WorkOfDerivative(problem, RowsWithCotangent(problem));
-  return problem.op->SharedWorkOf(problem);
 }
 
 void AddParamsToDims(const Params& params, Dims& dims) {

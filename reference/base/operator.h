@@ -79,7 +79,7 @@ class Operator {
 
   // Returns the multiply-adds of the definition's program for one row of an
   // output, and those that it does once, when the first row of a gradient is
-  // requested. Callers ask WorkOfRow and SharedWork instead.
+  // requested. Callers ask work.h instead.
   virtual double RowWork(const Problem& problem, int output) const = 0;
   virtual double SharedWorkOf(const Problem&) const { return 0; }
 
@@ -103,13 +103,6 @@ class Operator {
   virtual std::unique_ptr<Reference<Traced<Emulated>>> ReferenceTraced(
       const Problem& problem, const Inputs& inputs, Emulated) const = 0;
 };
-
-// Returns the multiply-adds of the reference for one row of an output, from
-// which the number of compared rows follows.
-double WorkOfRow(const Problem& problem, int output);
-
-// Returns the multiply-adds done once, when the first row is requested.
-double SharedWork(const Problem& problem);
 
 // Names the sizes and parameters that follow n: the axes along which the
 // problem grows.

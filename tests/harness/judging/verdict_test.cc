@@ -15,6 +15,7 @@
 #include "harness/judging/trial.h"
 #include "harness/registry/registry.h"
 #include "harness/results/result_file.h"
+#include "reference/base/work.h"
 #include "tests/right_answer.h"
 
 namespace subquad {
