@@ -213,7 +213,7 @@ def verify(
     arithmetic: for 16-bit types, as in check(). With None, a function whose errors are those of arithmetic in the type itself
         passes, and the table says so. With "float32", it fails: the type may be used for storage only.
     gradients: True tests gradients by the framework's automatic differentiation, False does not; None tests them if the
-        operator has a backward pass.
+        framework has it.
     n: the numbers of tokens; by default awkward ones. The cases also include n_q != n_k, heads, batches, grouped heads, hard
         inputs, second calls with new values in the same arrays, which reveal stale caches, and cases in which several of these
         and other memory layouts meet (`coverage` of the result).
@@ -516,7 +516,11 @@ class _Work:
             )
         if self.only_default:
             self.result.remarks.append(f"tested only at the default: {', '.join(sorted(self.only_default))}")
-        if self.own and self.caller.kind != "numpy" and gradients is not False:
+        if self.caller.kind == "numpy":
+            self.result.remarks.append(
+                "not tested: gradients, because NumPy cannot differentiate; check(.., grad=, grads=) judges yours"
+            )
+        elif self.own and gradients is not False:
             self.result.remarks.append(
                 f"not tested: gradients, because the function makes {', '.join(self.own)} itself"
             )

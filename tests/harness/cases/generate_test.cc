@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "harness/cases/verification.h"
 #include "harness/judging/comparison.h"
 #include "harness/registry/registry.h"
+#include "reference/base/work.h"
 
 namespace subquad {
 namespace {
@@ -185,6 +187,29 @@ TEST(CaseIds, TheLargestSeedIsAccepted) {
   const std::string id =
       "toeplitz_1d:n=4,e=3,causal=0,scalar=float64,seed=9223372036854775807";
   EXPECT_EQ(CaseOf(id).Id(), id);
+}
+
+// Where all gradients cannot be computed from a full cotangent, generated ones
+// are zero but in a few rows, some of them at the edges of tiles.
+TEST(GenerateInputs, ThinOutCotangentsOfLargeProblems) {
+  const auto rows_of = [](const std::string& id) {
+    const Case test_case = MakeCase(ParseCaseId(id));
+    const Problem problem = ProblemOf(test_case);
+    const Tensor grad = GenerateInputs(test_case, problem)["grad"];
+    const int64_t width = grad.shape.back();
+    std::set<int64_t> rows;
+    for (int64_t i = 0; i < std::ssize(grad.values); ++i)
+      if (grad.values[static_cast<size_t>(i)] != 0) rows.insert(i / width);
+    EXPECT_EQ(std::ssize(rows),
+              RowsWithCotangent(problem) / problem.heads * problem.heads);
+    return rows;
+  };
+  const std::string op = "linear_attention:feature_map=elu1,backward=1,d=64,";
+  EXPECT_EQ(rows_of(op + "n=64").size(), 64u);
+  const std::set<int64_t> few = rows_of(op + "n=65536,heads=2");
+  EXPECT_LT(few.size(), 2000u);
+  for (const int64_t row : {0, 63, 64, 32767, 32768, 65535, 65536})
+    EXPECT_TRUE(few.contains(row)) << row;
 }
 
 }  // namespace

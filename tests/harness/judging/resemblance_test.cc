@@ -157,6 +157,19 @@ TEST(Resemblance, NamesCommonMistakes) {
        {"rows of weights counted with 2*height-1 for 2*width-1"}},
       {"toeplitz_2d:height=6,width=6,e=4",
        {"height and width of the offsets exchanged", "offset i - j for j - i"}},
+      {"linear_attention:feature_map=elu1,causal=1,backward=1,n=30,d=8,e=8,"
+       "batch=2,heads=4,leading=k:2+v:2x2",
+       {"the normaliser not differentiated",
+        "grad_k of the first batch item only",
+        "grad_k averaged over the heads that share it",
+        "grad_v of the last of the heads that share it only",
+        "causal mask left out of grad_k only"}},
+      {"softmax_attention:with=bias,backward=1,n=30,d=8,e=8",
+       {"the normaliser not differentiated", "grad_q and grad_k swapped",
+        "scale left out of grad_k"}},
+      {"softmax_attention:causal=1,backward=1,n=40,d=8,e=8,batch=2,"
+       "key_lengths=15+33",
+       {"key_lengths left out of grad_v only"}},
   };
   for (const auto& [id, names] : usual) {
     Subject subject(id + ",scalar=float64,seed=3");
@@ -218,6 +231,38 @@ TEST(Resemblance, FactorsAreNamed) {
     for (size_t at = 0; at < values.size(); ++at)
       values[at] *= 1 + 0.1L * static_cast<long double>(at / width % 7);
     EXPECT_EQ(subject.Like(answer).name, name) << id;
+  }
+}
+
+// Factors, few digits and lost rows are named for every gradient.
+TEST(Resemblance, EveryGradientIsExamined) {
+  Subject subject(
+      "kernelized_rpe_attention:feature_map=elu1,backward=1,n=40,d=8,e=8,"
+      "scalar=float64,seed=3");
+  for (size_t o = 0; o < subject.right.outputs.size(); ++o) {
+    const std::string suffix =
+        fmt::format(" ({})", subject.right.outputs[o].name);
+    const auto with = [&](auto change) {
+      Answer answer = subject.right;
+      std::vector<long double>& values = answer.outputs[o].value;
+      const auto width = static_cast<size_t>(answer.outputs[o].width);
+      for (size_t at = 0; at < values.size(); ++at)
+        values[at] = change(values[at], at / width);
+      return subject.Like(answer).name;
+    };
+    EXPECT_EQ(with([](long double x, size_t) { return x * 1.02L; }),
+              "scaled by 1.02" + suffix);
+    EXPECT_EQ(with([](long double x, size_t row) {
+                return row >= 5 && row < 9 ? 0 : x;
+              }),
+              "rows 5 to 8 zero" + suffix);
+    EXPECT_EQ(
+        with([](long double x, size_t) {
+          return static_cast<long double>(
+              RoundTo(Scalar::kBFloat16, static_cast<double>(x)));
+        }),
+        "values of bfloat16: computed in it, or rounded to it at the end" +
+            suffix);
   }
 }
 
