@@ -80,7 +80,15 @@ class Derivative final : public Reference<Real> {
       // An entry of -inf hides a key and has no derivative.
       const bool hidden = std::isinf(variable.values[at]);
       value[x] = hidden ? Real{0} : gradients.sums[output].values[at];
-      if (units) units[x] = hidden ? 0 : gradients.sums[output].units[at];
+      if (!units) continue;
+      units[x] = hidden ? 0 : gradients.sums[output].units[at];
+      // What is left of terms that cancel is rounding, and the derivative zero.
+      const double rounding =
+          static_cast<double>(std::numeric_limits<Real>::epsilon()) / 2 *
+          units[x];
+      if (std::isfinite(rounding) &&
+          std::abs(static_cast<double>(value[x])) <= rounding)
+        value[x] = Real{0};
     }
   }
 
