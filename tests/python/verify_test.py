@@ -99,9 +99,10 @@ def test_what_few_failures_resemble_is_no_headline(tmp_path):
     options = {"n": [16, 31, 33, 64, 97], "shrink": 0, "folder": tmp_path}
     result = subquad.verify(sometimes, "toeplitz_1d", **options)
     alike = sum(failure.looks_like == "sign flipped" for failure in result.failures)
-    assert 0 < 2 * alike <= len(result.failures), str(result)
+    tried = sum(failure.diagnosed for failure in result.failures)
+    assert 0 < 2 * alike <= tried, str(result)
     assert result.looks_like is None and "; looks like" not in str(result)
-    assert str(result).endswith(f"; {alike} of {len(result.failures)} failures look like: sign flipped")
+    assert str(result).endswith(f"; {alike} of {tried} failures look like: sign flipped"), str(result)
     result = subquad.verify(sometimes, "toeplitz_1d", **{**options, "n": [16, 31]})
     assert result.looks_like == "sign flipped" and str(result).endswith("; looks like: sign flipped"), str(result)
 

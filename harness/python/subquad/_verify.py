@@ -139,7 +139,8 @@ class Verification(_report.Report):
         )
 
     def _commonest(self) -> tuple[str | None, int, int]:
-        """Returns the mistake that most failures resemble, how many do, and the number of failures counted."""
+        """Returns the mistake that most failures resemble, how many do, and the number of failures counted: those for which known
+        mistakes were tried."""
         counted = [failure for failure in self.failures if not failure.generated.backward] or self.failures
         counted = [failure for failure in counted if failure.diagnosed]
         names = Counter(failure.looks_like for failure in counted if failure.looks_like)
@@ -175,8 +176,9 @@ class Verification(_report.Report):
         if self.looks_like:
             lines[-1] += f"; looks like: {self.looks_like}"
         elif name:
-            counted = "failures" if of == len(self.failures) else "failures (gradients not counted)"
-            lines[-1] += f"; {count} of {of} {counted} look like: {name}"
+            backward = {failure.generated.backward for failure in self.failures}
+            without = " (gradients not counted)" if len(backward) > 1 else ""
+            lines[-1] += f"; {count} of {of} failures{without} look like: {name}"
         return "\n".join(lines)
 
 
