@@ -23,12 +23,12 @@
 // the right that is cut off, n_q > n_k + r one on the left, r = 0 a key that is
 // counted in both tails, r > n an embedding read before its first row.
 //
-// Bound: the output and all gradients are sums of m rows, each times a dot
-// product of w numbers, which is off by at most (w u) sum |x||y| (Higham 2002,
-// eq. 3.5). A term then passes through one product and m additions, in whatever
-// order they are grouped: 1.01 (m + w + 2) u sum sum |x||y||z|. A product of
-// three small numbers may fall below the normal range, where it is off by half
-// of the smallest subnormal number instead.
+// Bound: the output is a sum of n_k rows, each times a dot product of d
+// numbers, which is off by at most (d u) sum |x||y| (Higham 2002, eq. 3.5). A
+// term then passes through one product and n_k additions, in whatever order
+// they are grouped: 1.01 (n_k + d + 2) u sum sum |x||y||z|. A product of three
+// small numbers may fall below the normal range, where it is off by half of the
+// smallest subnormal number instead.
 #pragma once
 
 #include "reference/base/operator.h"

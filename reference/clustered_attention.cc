@@ -24,8 +24,11 @@ std::vector<int64_t> PossibleClusters(const double* y, int64_t d,
     Score<Real> score;
     double magnitude = 0;
     for (int64_t a = 0; a < d; ++a) {
-      const double factor = hash ? vectors[a * c + x] : vectors[x * d + a];
-      const Real product = static_cast<Real>(y[a]) * static_cast<Real>(factor);
+      // These are copies, as the choice has no derivative.
+      const double number = y[a],
+                   factor = hash ? vectors[a * c + x] : vectors[x * d + a];
+      const Real product =
+          static_cast<Real>(number) * static_cast<Real>(factor);
       score.value += product;
       magnitude += std::abs(static_cast<double>(product));
     }
@@ -90,11 +93,28 @@ class ClusteredAttentionReference : public Reference<Real> {
     }
     row.Write(
         e_, [&](int64_t j) { return v_.Head(id.head) + j * e_; }, value, units);
-    if (!certain && units)
-      std::fill_n(units, e_, std::numeric_limits<double>::infinity());
+    if (certain) return;
+    if (units) std::fill_n(units, e_, std::numeric_limits<double>::infinity());
+    if constexpr (kCarriesBounds<Real>) AddPossibleKeys(id, value);
   }
 
  private:
+  // Lets the output depend on the keys that a program may see in place of those
+  // that it does: nothing is promised of their gradients either.
+  void AddPossibleKeys(const RowId& id, Real* value) const {
+    const double* q = q_.Head(id.head) + id.row * d_;
+    const auto& own = query_clusters_[id.head * n_ + id.row];
+    for (int64_t j = 0; j < (causal_ ? id.row + 1 : n_); ++j) {
+      const auto& others = key_clusters_[id.head * n_ + j];
+      if (std::ranges::find_first_of(own, others) == own.end()) continue;
+      const Real score =
+          ScaledDot<Real>(q, k_.Head(id.head) + j * d_, d_, scale_).value;
+      const double* v = v_.Head(id.head) + j * e_;
+      for (int64_t c = 0; c < e_; ++c)
+        value[c] += Real{0} * score + Real{0} * static_cast<Real>(v[c]);
+    }
+  }
+
   const Problem& problem_;
   const Tensor &q_, &k_, &v_;
   const int64_t n_, d_, e_;

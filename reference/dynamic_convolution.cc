@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "reference/base/operator_with.h"
-#include "reference/softmax/softmax_rows.h"
+#include "reference/softmax/reduced_keys.h"
 
 namespace subquad {
 namespace {
@@ -25,41 +25,29 @@ class DynamicConvolutionReference : public Reference<Real> {
 
   void Row(const RowId& id, Real* value, double* units) override {
     const double* x = x_.Head(id.head);
-    const auto width = static_cast<size_t>(e_);
-    std::vector<Real> values(static_cast<size_t>(taps_) * width);
-    std::vector<double> value_units(values.size());
+    ReducedRows<Real> values(taps_, e_);
     SoftmaxRow<Real> row(problem_, id.head, id.row);
     for (int64_t t = 0; t < taps_; ++t) {
-      const Sum logit =
-          Product(x + id.row * d_, phi_k_.Head(id.head), taps_, t);
-      row.See(t, {logit.value, logit.units});
+      row.See(t, Logit(x + id.row * d_, phi_k_.Head(id.head) + t));
       const int64_t j = id.row + t - before_;
       if (j < 0 || j >= n_) continue;
-      for (int64_t c = 0; c < e_; ++c) {
-        const Sum u = Product(x + j * d_, phi_v_.Head(id.head), e_, c);
-        values[t * e_ + c] = u.value;
-        value_units[t * e_ + c] = u.units;
-      }
+      for (int64_t a = 0; a < d_; ++a)
+        values.Add(t, x[j * d_ + a], phi_v_.Head(id.head) + a * e_, d_);
     }
+    values.Finish();
     row.Write(
-        e_, [&](int64_t t) { return &values[t * e_]; },
-        [&](int64_t t) { return &value_units[t * e_]; }, value, units);
+        e_, [&](int64_t t) { return values.Row(t); },
+        [&](int64_t t) { return values.Units(t); }, value, units);
   }
 
  private:
-  struct Sum {
-    Real value = 0;
-    double units = 0;
-  };
-
-  // Returns x . column `column` of a matrix [D, columns].
-  Sum Product(const double* x, const double* matrix, int64_t columns,
-              int64_t column) const {
-    Sum sum;
+  // Returns x times a column of phi_k, given by its first entry.
+  Score<Real> Logit(const double* x, const double* column) const {
+    Score<Real> sum;
     double magnitude = 0;
     for (int64_t a = 0; a < d_; ++a) {
-      const Real product = static_cast<Real>(x[a]) *
-                           static_cast<Real>(matrix[a * columns + column]);
+      const Real product =
+          static_cast<Real>(x[a]) * static_cast<Real>(column[a * taps_]);
       sum.value += product;
       magnitude += std::abs(static_cast<double>(product));
     }

@@ -32,6 +32,9 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
         keys_(inputs["k"].slices) {
     for (const double& x : inputs["k"].values)
       key_features_.push_back(Elu1(static_cast<Real>(x)));
+    for (size_t row = 0; row < key_features_.size();
+         row += static_cast<size_t>(d_))
+      AsRow(&key_features_[row], d_);
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
@@ -51,12 +54,8 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
       const int64_t offset = j - i - visible_.offset();
       const double* rpe =
           rpe_.Head(id.head) + (std::clamp(offset, -r_, r_) + r_) * d_;
-      Real content = 0, position = 0;
-      for (int64_t a = 0; a < d_; ++a) {
-        content += query[a] * key[a];
-        position += query[a] * static_cast<Real>(rpe[a]);
-      }
-      const Real weight = content + position;
+      const Real weight =
+          Dot<Real>(query.data(), key, d_) + Dot<Real>(query.data(), rpe, d_);
       sums.Add(width, weight);
       sums.AddRow(weight, v + j * e_, width);
       sums.Next();
@@ -103,6 +102,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
         features.push_back(ldexp(Elu1(x), -ilogb(top + 1)));
       }
     }
+    AsRow(features.data(), d_);
     return features;
   }
 

@@ -41,22 +41,22 @@ class NystromAttentionReference : public Reference<Real> {
     for (const Real& weight : weights)
       norm += static_cast<double>(weight) * static_cast<double>(weight);
     norm = sqrt(norm);
+    std::fill_n(value, e_, Real{0});
+    for (int64_t a = 0; a < segments_; ++a)
+      AddScaledRow(value, weights[a], &head.mixed[a * e_], e_);
+    if (!units) return;
     for (int64_t c = 0; c < e_; ++c) {
-      Real sum = 0;
       double moved = 0;
-      for (size_t a = 0; a < size; ++a) {
-        const Real mixed = head.mixed[a * static_cast<size_t>(e_) + c];
-        sum += weights[a] * mixed;
-        moved += weight_units[a] * std::abs(static_cast<double>(mixed));
-      }
-      value[c] = sum;
+      for (size_t a = 0; a < size; ++a)
+        moved +=
+            weight_units[a] * std::abs(static_cast<double>(
+                                  head.mixed[a * static_cast<size_t>(e_) + c]));
       // Three more products follow, bracketed either way.
       const double products = 3 * static_cast<double>(segments_) * head.z_norm *
                               head.value_norms[c];
-      if (units)
-        units[c] = 1.01 * (moved + norm * (head.z_units * head.value_norms[c] +
-                                           head.z_norm * head.value_units[c] +
-                                           products));
+      units[c] = 1.01 * (moved +
+                         norm * (head.z_units * head.value_norms[c] +
+                                 head.z_norm * head.value_units[c] + products));
     }
   }
 
@@ -149,11 +149,20 @@ class NystromAttentionReference : public Reference<Real> {
       row.Write(
           e_, [&](int64_t j) { return v + j * e_; }, &values[a * e_],
           &value_units[a * e_]);
+      AsRow(&values[a * e_], e_);
     }
     const NystromInverse<Real> inverse(matrix, segments_,
                                        problem_.params.Integer("iterations"));
     double matrix_norm = 0;
     for (double value : matrix_units) matrix_norm += value * value;
+    for (int64_t a = 0; a < segments_; ++a) {
+      Real* const mixed = &head.mixed[a * e_];
+      for (int64_t b = 0; b < segments_; ++b)
+        AddScaledRow(mixed, inverse.z()[a * segments_ + b], &values[b * e_],
+                     e_);
+      AsRow(mixed, e_);
+    }
+    if constexpr (kCarriesBounds<Real>) return head;
     head.z_norm = inverse.norm();
     head.z_units =
         inverse.Units(sqrt(matrix_norm), Info(problem_.scalar).unit_roundoff);
@@ -163,9 +172,6 @@ class NystromAttentionReference : public Reference<Real> {
         head.value_norms[c] += value * value;
         head.value_units[c] +=
             value_units[a * width + c] * value_units[a * width + c];
-        for (size_t b = 0; b < size; ++b)
-          head.mixed[a * width + c] +=
-              inverse.z()[a * size + b] * values[b * width + c];
       }
       head.value_norms[c] = sqrt(head.value_norms[c]);
       head.value_units[c] = sqrt(head.value_units[c]);

@@ -74,8 +74,11 @@ class PositionAttentionReference : public Reference<Real> {
     }
     if (scheme_ == PositionScheme::kShaw) {
       const double* rel = in("rel");
-      for (int64_t x_at = 0; x_at < (2 * n_ - 1) * d_; ++x_at)
-        head.rel.value.push_back(static_cast<Real>(rel[x_at]));
+      for (int64_t t = 0; t < 2 * n_ - 1; ++t) {
+        for (int64_t a = 0; a < d_; ++a)
+          head.rel.value.push_back(static_cast<Real>(rel[t * d_ + a]));
+        AsRow(&head.rel.value[t * d_], d_);
+      }
       head.rel.units.assign(head.rel.value.size(), 0);
     }
     return head;
@@ -84,39 +87,39 @@ class PositionAttentionReference : public Reference<Real> {
   // Computes (x + pos) w, row by row; pos may be null.
   Rows Project(const double* x, const double* pos, int64_t rows,
                const double* w, int64_t width) const {
-    Rows out;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t a = 0; a < width; ++a) {
-        Real sum = 0;
-        double magnitude = 0;
-        for (int64_t b = 0; b < D_; ++b) {
-          Real entry = static_cast<Real>(x[i * D_ + b]);
-          double size = std::abs(x[i * D_ + b]);
-          if (pos) {
-            entry += static_cast<Real>(pos[i * D_ + b]);
-            size += std::abs(pos[i * D_ + b]);
-          }
-          sum += entry * static_cast<Real>(w[b * width + a]);
-          magnitude += size * std::abs(w[b * width + a]);
+    const auto size = static_cast<size_t>(rows * width);
+    Rows out{std::vector<Real>(size), std::vector<double>(size)};
+    for (int64_t i = 0; i < rows; ++i) {
+      Real* const row = &out.value[i * width];
+      for (int64_t b = 0; b < D_; ++b) {
+        Real entry = static_cast<Real>(x[i * D_ + b]);
+        double magnitude = std::abs(x[i * D_ + b]);
+        if (pos) {
+          entry += static_cast<Real>(pos[i * D_ + b]);
+          magnitude += std::abs(pos[i * D_ + b]);
         }
-        out.value.push_back(sum);
-        out.units.push_back(1.01 * static_cast<double>(D_ + 2) * magnitude);
+        AddScaledRow(row, entry, w + b * width, width);
+        for (int64_t a = 0; a < width; ++a)
+          out.units[i * width + a] += 1.01 * static_cast<double>(D_ + 2) *
+                                      magnitude * std::abs(w[b * width + a]);
       }
+      AsRow(row, width);
+    }
     return out;
   }
 
   Score<Real> PairScore(const Head& head, int64_t h, int64_t i,
                         int64_t j) const {
     const int64_t after = j - i + n_ - 1, before = i - j + n_ - 1;
-    const Score<Real> content = Dot(head.q, i, head.k, j);
+    const Score<Real> content = Product(head.q, i, head.k, j);
     switch (scheme_) {
       case PositionScheme::kAbsolute:
       case PositionScheme::kAbsoluteScores:
         return content;
       case PositionScheme::kUntied:
-        return Sum(content, Dot(head.position_q, i, head.position_k, j));
+        return Sum(content, Product(head.position_q, i, head.position_k, j));
       case PositionScheme::kShaw:
-        return Sum(content, Dot(head.q, i, head.rel, after));
+        return Sum(content, Product(head.q, i, head.rel, after));
       case PositionScheme::kBias: {
         const double& bias = inputs_["bias"].Head(h)[after];
         return Sum(content, {static_cast<Real>(bias), 6 * std::abs(bias)});
@@ -127,8 +130,9 @@ class PositionAttentionReference : public Reference<Real> {
                 content.units * std::abs(bias)};
       }
       case PositionScheme::kDeberta:
-        return Sum(Sum(content, Dot(head.q, i, head.position_k, after)),
-                   Dot(head.position_q, released_ ? after : before, head.k, j));
+        return Sum(
+            Sum(content, Product(head.q, i, head.position_k, after)),
+            Product(head.position_q, released_ ? after : before, head.k, j));
     }
     return content;
   }
@@ -137,12 +141,12 @@ class PositionAttentionReference : public Reference<Real> {
     return {a.value + b.value, a.units + b.units};
   }
 
-  Score<Real> Dot(const Rows& a, int64_t i, const Rows& b, int64_t j) const {
+  Score<Real> Product(const Rows& a, int64_t i, const Rows& b,
+                      int64_t j) const {
     const double u = Info(problem_.scalar).unit_roundoff;
-    Score<Real> dot;
-    for (int64_t x = 0; x < d_; ++x) {
+    Score<Real> dot{Dot<Real>(&a.value[i * d_], &b.value[j * d_], d_), 0};
+    for (int64_t x = 0; x < d_ && !kCarriesBounds<Real>; ++x) {
       const Real left = a.value[i * d_ + x], right = b.value[j * d_ + x];
-      dot.value += left * right;
       const double left_size = std::abs(static_cast<double>(left));
       const double right_size = std::abs(static_cast<double>(right));
       const double da = a.units[i * d_ + x], db = b.units[j * d_ + x];

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "reference/base/flag_on.h"
-#include "reference/base/gradients.h"
 #include "reference/base/operator_with.h"
 #include "reference/base/visible_keys.h"
-#include "reference/softmax/softmax_gradient.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
@@ -27,98 +24,31 @@ class RelativeLogitsAttentionReference : public Reference<Real> {
         v_(inputs["v"]),
         r_(inputs["r"]),
         table_(inputs["table"]),
-        n_q_(problem.Dim("n_q")),
-        n_k_(problem.Dim("n_k")),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         p_(problem.Dim("p")),
         E_(problem.Dim("E")),
         scale_(SoftmaxScale<Real>(problem)),
-        visible_(problem) {
-    if (problem.backward)
-      gradient_.emplace(problem, *this, inputs["grad"], n_q_, n_k_, e_);
-  }
+        visible_(problem) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
-    if (problem_.backward) return Gradient(id, value, units);
     SoftmaxRow<Real> row(problem_, id.head, id.row);
     for (int64_t j = 0; j < visible_.Count(id.head, id.row); ++j)
-      row.See(j, *See(id.head, id.row, j));
+      row.See(j, ScoreOf(id.head, id.row, j));
     row.Write(
-        e_, [&](int64_t j) { return Value(id.head, j); }, value, units);
+        e_, [&](int64_t j) { return v_.Head(id.head) + j * e_; }, value, units);
   }
-
-  // Returns the score of a visible pair, for softmax_gradient.h.
-  std::optional<Score<Real>> See(int64_t head, int64_t i, int64_t j) const {
-    if (!visible_.Sees(head, i, j)) return std::nullopt;
-    Score<Real> score = ScaledDot<Real>(q_.Head(head) + i * d_,
-                                        k_.Head(head) + j * d_, d_, scale_);
-    const int64_t a = Distance(i, j);
-    if (0 <= a && a < E_) {
-      const Score<Real> band = Band(head, i, a);
-      score = score.Plus(band.value);
-      score.units += band.units;
-    }
-    return score;
-  }
-  const double* Value(int64_t head, int64_t j) const {
-    return v_.Head(head) + j * e_;
-  }
-  const double* ValueUnits(int64_t, int64_t) const { return nullptr; }
 
  private:
-  using Pair = GradientPair<Real>;
-
-  int64_t Distance(int64_t i, int64_t j) const {
-    return i + visible_.offset() - j;
-  }
-
-  void Gradient(const RowId& id, Real* value, double* units) const {
-    const std::string& name = problem_.outputs[id.output].name;
-    const auto readers = [&](const Tensor& tensor) {
-      return tensor.slices.Readers(id.head);
-    };
-    if (name == "grad_v")
-      return gradient_->ValueRow(readers(v_), id.row, value, units);
-    if (name == "grad_r") return GradR(readers(r_), id.row, value, units);
-    if (name == "grad_table")
-      return GradTable(readers(table_), id.row, value, units);
-    if (name == "grad_q")
-      return gradient_->QueryRow(readers(q_), id.row, k_, d_, scale_, value,
-                                 units);
-    gradient_->KeyRow(readers(k_), id.row, q_, d_, scale_, value, units);
-  }
-
-  void GradR(const std::vector<int64_t>& heads, int64_t i, Real* value,
-             double* units) const {
-    GradientRow<Real> row(p_, value, units);
-    std::vector<double> column(static_cast<size_t>(p_));
-    for (int64_t head : heads)
-      gradient_->ForKeys(
-          head, i, row.bounded(), [&](int64_t j, const Pair& pair) {
-            const int64_t a = Distance(i, j);
-            if (a < 0 || a >= E_) return;
-            for (int64_t x = 0; x < p_; ++x)
-              column[static_cast<size_t>(x)] = table_.Head(head)[x * E_ + a];
-            row.Add(pair.score, column.data());
-          });
-    row.Finish();
-  }
-
-  // Writes row x of the table's gradient: its entries for all distances.
-  void GradTable(const std::vector<int64_t>& heads, int64_t x, Real* value,
-                 double* units) const {
-    for (int64_t a = 0; a < E_; ++a) {
-      GradientRow<Real> entry(1, value + a, units ? units + a : nullptr);
-      for (int64_t head : heads)
-        for (int64_t i = 0; i < n_q_; ++i) {
-          const int64_t j = i + visible_.offset() - a;
-          if (j < 0 || j >= n_k_) continue;
-          if (const auto pair = gradient_->At(head, i, j, entry.bounded()))
-            entry.Add(pair->score, r_.Head(head) + i * p_ + x);
-        }
-      entry.Finish();
-    }
+  Score<Real> ScoreOf(int64_t head, int64_t i, int64_t j) const {
+    const Score<Real> content = ScaledDot<Real>(
+        q_.Head(head) + i * d_, k_.Head(head) + j * d_, d_, scale_);
+    const int64_t distance = i + visible_.offset() - j;
+    if (distance < 0 || distance >= E_) return content;
+    const Score<Real> band = Band(head, i, distance);
+    Score<Real> score = content.Plus(band.value);
+    score.units += band.units;
+    return score;
   }
 
   // Returns r_i.table[:, a].
@@ -142,11 +72,9 @@ class RelativeLogitsAttentionReference : public Reference<Real> {
   const Tensor& v_;
   const Tensor& r_;
   const Tensor& table_;
-  const int64_t n_q_, n_k_, d_, e_, p_, E_;
+  const int64_t d_, e_, p_, E_;
   const Real scale_;
   const VisibleKeys visible_;
-  std::optional<SoftmaxGradient<Real, RelativeLogitsAttentionReference>>
-      gradient_;
 };
 
 class RelativeLogitsAttentionOperator final
@@ -187,28 +115,12 @@ class RelativeLogitsAttentionOperator final
     return signature;
   }
 
-  bool HasGradientProgram() const override { return true; }
-
-  double RowWork(const Problem& problem, int output) const override {
-    const int64_t pairs = problem.backward
-                              ? std::max(problem.Dim("n_q"), problem.Dim("n_k"))
-                              : problem.Dim("n_k");
-    const double row =
-        static_cast<double>(pairs) *
-            static_cast<double>(problem.Dim("d") + problem.Dim("e")) +
-        static_cast<double>(std::min(pairs, problem.Dim("E"))) *
-            static_cast<double>(problem.Dim("p"));
-    // A row of the table's gradient has a sum for every distance.
-    return problem.outputs[static_cast<size_t>(output)].name == "grad_table"
-               ? row * static_cast<double>(problem.Dim("E"))
-               : row;
-  }
-
-  double SharedWorkOf(const Problem& problem) const override {
-    return problem.backward ? static_cast<double>(problem.heads) *
-                                  static_cast<double>(problem.Dim("n_q")) *
-                                  RowWork(problem, 0)
-                            : 0;
+  double RowWork(const Problem& problem, int) const override {
+    const int64_t keys = problem.Dim("n_k");
+    return static_cast<double>(keys) *
+               static_cast<double>(problem.Dim("d") + problem.Dim("e")) +
+           static_cast<double>(std::min(keys, problem.Dim("E"))) *
+               static_cast<double>(problem.Dim("p"));
   }
 };
 

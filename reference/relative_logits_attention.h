@@ -19,15 +19,15 @@
 // the number of keys and E = 1 show ends that are handled wrongly; without
 // `causal` keys after the query have no band.
 //
-// Backward, with dS of softmax_gradient.h, each summed over the heads that
+// Backward, with dS = dL/ds of softmax_rows.h, each summed over the heads that
 // share the tensor, a = i + query_offset - j in [0, E):
 //   grad_q[i] = scale sum_j dS_ij k_j      grad_k[j] = scale sum_i dS_ij q_i
 //   grad_v[j] = sum_i P_ij grad[i]
 //   grad_r[i] = sum_j dS_ij table[:, a]    grad_table[:, a] = sum_i dS_ij r_i
 //
-// Bound: softmax_rows.h and softmax_gradient.h with the score's error: that of
-// the scaled dot product, p + 1 roundings of the magnitudes sum|r||table| for
-// the band, and one of the sum of both.
+// Bound: softmax_rows.h with the score's error: that of the scaled dot product,
+// p + 1 roundings of the magnitudes sum|r||table| for the band, and one of the
+// sum of both.
 #pragma once
 
 #include "reference/base/operator.h"

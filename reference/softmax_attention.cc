@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "reference/base/gradients.h"
 #include "reference/base/image.h"
 #include "reference/base/operator_with.h"
 #include "reference/base/visible_keys.h"
-#include "reference/softmax/softmax_gradient.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
@@ -62,8 +59,6 @@ class SoftmaxAttentionReference : public Reference<Real> {
         bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
         by_offset_{problem.queries,
                    problem.params.Has("width") ? problem.Dim("width") : 0},
-        n_q_(problem.queries),
-        n_k_(problem.keys),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         visible_(problem),
@@ -72,93 +67,38 @@ class SoftmaxAttentionReference : public Reference<Real> {
       CheckEveryPixelSees(problem, *bias_, by_offset_);
     else if (bias_)
       CheckEveryQuerySees(problem, *bias_);
-    if (problem.backward)
-      gradient_.emplace(problem, *this, inputs["grad"], n_q_, n_k_, e_);
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
-    if (problem_.backward) return Gradient(id, value, units);
     SoftmaxRow<Real> row(problem_, id.head, id.row);
-    for (int64_t j = 0; j < visible_.Count(id.head, id.row); ++j)
-      if (const auto score = See(id.head, id.row, j)) row.See(j, *score);
+    const double* q = q_.Head(id.head) + id.row * d_;
+    const double* bias = bias_ ? bias_->Head(id.head) : nullptr;
+    for (int64_t j = 0; j < visible_.Count(id.head, id.row); ++j) {
+      const auto score = [&] {
+        return ScaledDot<Real>(q, k_.Head(id.head) + j * d_, d_, scale_);
+      };
+      if (!bias) {
+        row.See(j, score());
+        continue;
+      }
+      const double& of_pair = bias[by_offset_.Index(id.row, j)];
+      if (of_pair != -std::numeric_limits<double>::infinity())
+        row.See(j, score().Plus(static_cast<Real>(of_pair)));
+    }
     row.Write(
-        e_, [&](int64_t j) { return Value(id.head, j); }, value, units);
+        e_, [&](int64_t j) { return v_.Head(id.head) + j * e_; }, value, units);
   }
-
-  // Returns the score of a visible pair, for softmax_gradient.h.
-  std::optional<Score<Real>> See(int64_t head, int64_t i, int64_t j) const {
-    if (!visible_.Sees(head, i, j)) return std::nullopt;
-    static constexpr double kNone = 0;
-    const double& bias =
-        bias_ ? bias_->Head(head)[by_offset_.Index(i, j)] : kNone;
-    if (bias == -std::numeric_limits<double>::infinity()) return std::nullopt;
-    const Score<Real> dot = ScaledDot<Real>(q_.Head(head) + i * d_,
-                                            k_.Head(head) + j * d_, d_, scale_);
-    return bias_ ? dot.Plus(static_cast<Real>(bias)) : dot;
-  }
-  const double* Value(int64_t head, int64_t j) const {
-    return v_.Head(head) + j * e_;
-  }
-  const double* ValueUnits(int64_t, int64_t) const { return nullptr; }
 
  private:
-  using Pair = GradientPair<Real>;
-
-  void Gradient(const RowId& id, Real* value, double* units) const {
-    const std::string& name = problem_.outputs[id.output].name;
-    const auto readers = [&](const Tensor& tensor) {
-      return tensor.slices.Readers(id.head);
-    };
-    if (name == "grad_v")
-      return gradient_->ValueRow(readers(v_), id.row, value, units);
-    if (name == "grad_bias") return GradBias(id, value, units);
-    if (name == "grad_q")
-      return gradient_->QueryRow(readers(q_), id.row, k_, d_, scale_, value,
-                                 units);
-    gradient_->KeyRow(readers(k_), id.row, q_, d_, scale_, value, units);
-  }
-
-  void GradBias(const RowId& id, Real* value, double* units) const {
-    if (by_offset_.width > 0) return GradImageBias(id, value, units);
-    const int64_t offset = id.row - (n_q_ - 1);
-    GradientRow<Real> row(1, value, units);
-    for (int64_t head : bias_->slices.Readers(id.head))
-      for (int64_t i = std::max<int64_t>(0, -offset);
-           i < n_q_ && i + offset < n_k_; ++i)
-        if (const auto pair = gradient_->At(head, i, i + offset, row.bounded()))
-          row.Add(pair->score);
-    row.Finish();
-  }
-
-  // Writes the gradient for one offset of rows and all offsets of columns.
-  void GradImageBias(const RowId& id, Real* value, double* units) const {
-    const int64_t width = by_offset_.width;
-    for (int64_t t = 0; t < 2 * width - 1; ++t) {
-      GradientRow<Real> entry(1, value + t, units ? units + t : nullptr);
-      for (int64_t head : bias_->slices.Readers(id.head))
-        for (int64_t i = 0; i < n_q_; ++i) {
-          const int64_t row = i / width + id.row - (n_q_ / width - 1);
-          const int64_t column = i % width + t - (width - 1);
-          if (row < 0 || row >= n_k_ / width || column < 0 || column >= width)
-            continue;
-          if (const auto pair =
-                  gradient_->At(head, i, row * width + column, entry.bounded()))
-            entry.Add(pair->score);
-        }
-      entry.Finish();
-    }
-  }
-
   const Problem& problem_;
   const Tensor& q_;
   const Tensor& k_;
   const Tensor& v_;
   const Tensor* bias_;
   const BiasByOffset by_offset_;
-  const int64_t n_q_, n_k_, d_, e_;
+  const int64_t d_, e_;
   const VisibleKeys visible_;
   const Real scale_;
-  std::optional<SoftmaxGradient<Real, SoftmaxAttentionReference>> gradient_;
 };
 
 class SoftmaxAttentionOperator final
@@ -208,25 +148,13 @@ class SoftmaxAttentionOperator final
     return signature;
   }
 
-  bool HasGradientProgram() const override { return true; }
-
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     if (params.Has("height") || params.Has("width")) CompleteImage(n, params);
   }
 
   double RowWork(const Problem& problem, int) const override {
-    const int64_t pairs = problem.backward
-                              ? std::max(problem.queries, problem.keys)
-                              : problem.keys;
-    return static_cast<double>(pairs) *
+    return static_cast<double>(problem.keys) *
            static_cast<double>(problem.Dim("d") + problem.Dim("e"));
-  }
-
-  double SharedWorkOf(const Problem& problem) const override {
-    return problem.backward
-               ? static_cast<double>(problem.heads) *
-                     static_cast<double>(problem.queries) * RowWork(problem, 0)
-               : 0;
   }
 };
 

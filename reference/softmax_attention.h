@@ -12,7 +12,7 @@
 //                     does not depend on them.
 //   scale             default 1/sqrt(d)
 //
-// Backward, with dS of softmax_gradient.h, each summed over the heads that
+// Backward, with dS = dL/ds of softmax_rows.h, each summed over the heads that
 // share the tensor:
 //   grad_q[i] = scale sum_j dS_ij k_j      grad_k[j] = scale sum_i dS_ij q_i
 //   grad_v[j] = sum_i P_ij grad[i]
@@ -26,7 +26,7 @@
 // rescaling of partial sums. Visible padding, and a query at a wrong position,
 // change which keys are in the mean.
 //
-// Bound: see softmax_rows.h and softmax_gradient.h.
+// Bound: see softmax_rows.h.
 #pragma once
 
 #include "reference/base/operator.h"

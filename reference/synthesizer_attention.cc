@@ -68,20 +68,21 @@ class SynthesizerAttentionReference : public Reference<Real> {
     const ReducedRows<Real> hidden =
         Products(id.head, id.row, 1, inputs_["phi_1"].Head(id.head), m);
     const double* phi_2 = inputs_["phi_2"].Head(id.head);
-    for (int64_t j = 0; j < keys; ++j) {
-      Score<Real> score;
-      double magnitude = 0, inherited = 0;
-      for (int64_t b = 0; b < m; ++b) {
-        const double& weight = phi_2[b * width + j];
-        const Real h = hidden.Row(0)[b];
-        const Real product = (h <= 0 ? Real{0} : h) * static_cast<Real>(weight);
-        score.value += product;
-        magnitude += std::abs(static_cast<double>(product));
-        inherited += hidden.Units(0)[b] * std::abs(weight);
-      }
-      score.units = 1.01 * (static_cast<double>(m) * magnitude + inherited);
-      row.See(j, score);
+    std::vector<Real> scores(static_cast<size_t>(keys));
+    std::vector<double> score_units(scores.size());
+    for (int64_t b = 0; b < m; ++b) {
+      const Real h = hidden.Row(0)[b];
+      const Real gate = h <= 0 ? Real{0} : h;
+      AddScaledRow(scores.data(), gate, phi_2 + b * width, keys);
+      for (int64_t j = 0; j < keys; ++j)
+        score_units[j] += 1.01 *
+                          (static_cast<double>(m) * static_cast<double>(gate) +
+                           hidden.Units(0)[b]) *
+                          std::abs(phi_2[b * width + j]);
     }
+    for (int64_t j = 0; j < keys; ++j)
+      row.See(j, {scores[static_cast<size_t>(j)],
+                  score_units[static_cast<size_t>(j)]});
   }
 
   Score<Real> ScoreOf(const RowId& id, int64_t j) const {

@@ -15,8 +15,7 @@
 // Test inputs: a one-level embedding wraps the end of an image row
 // into the next one; normal draws show it at every border.
 //
-// Bound: a sum of m products in any order, gamma_m sum |a||b|: m = HW in the
-// product, and the number of terms over all heads in the backward pass.
+// Bound: a sum of HW products in any order, gamma_HW sum |a||b|.
 #pragma once
 
 #include "reference/base/operator.h"

@@ -15,11 +15,7 @@
 // Test inputs: rows swapped with columns change the answer unless
 // H = W and the weights are equal, so the default image is not square.
 //
-// Bound: HW products, each with a weight that is itself one rounded sum. In the
-// gradient of a weight of rows, pairs of pixels are added up in some order
-// along both columns, the values, the rows and the heads: a term passes through
-// 2 W + e + H heads additions and one product, in whichever order those four
-// are nested.
+// Bound: HW products, each with a weight that is itself one rounded sum.
 #pragma once
 
 #include "reference/base/operator.h"

@@ -30,6 +30,9 @@ class TransformerXlAttentionReference : public Reference<Real> {
         scale_(SoftmaxScale<Real>(problem)) {
     for (int64_t h = 0; h < problem.heads; ++h)
       Project(inputs["r"].Head(h), inputs["w_kr"].Head(h), problem.Dim("p"));
+    for (size_t row = 0; row < projected_.size();
+         row += static_cast<size_t>(d_))
+      AsRow(&projected_[row], d_);
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
@@ -38,26 +41,28 @@ class TransformerXlAttentionReference : public Reference<Real> {
     const double* u = u_.Head(id.head);
     const double* t = t_.Head(id.head);
     const double* v = v_.Head(id.head);
+    std::vector<Real> by_content, by_position;
+    for (int64_t a = 0; a < d_; ++a) {
+      by_content.push_back(static_cast<Real>(q[a]) + static_cast<Real>(u[a]));
+      by_position.push_back(static_cast<Real>(q[a]) + static_cast<Real>(t[a]));
+    }
+    AsRow(by_content.data(), d_);
+    AsRow(by_position.data(), d_);
     SoftmaxRow<Real> row(problem_, id.head, i);
     for (int64_t j = 0; j < (causal_ ? memory_ + i + 1 : n_k_); ++j) {
       const double* k = k_.Head(id.head) + j * d_;
       const int64_t distance =
           (id.head * distances_ + before_ + memory_ + i - j) * d_;
-      Real content = 0, position = 0;
+      const Real* projected = &projected_[distance];
       double error = 0;
-      for (int64_t a = 0; a < d_; ++a) {
-        const Real key = static_cast<Real>(k[a]);
-        const Real projected = projected_[distance + a];
-        const Real query = static_cast<Real>(q[a]);
-        content += (query + static_cast<Real>(u[a])) * key;
-        position += (query + static_cast<Real>(t[a])) * projected;
+      for (int64_t a = 0; a < d_ && !kCarriesBounds<Real>; ++a)
         error += static_cast<double>(d_ + 6) *
                      ((std::abs(q[a]) + std::abs(u[a])) * std::abs(k[a]) +
                       (std::abs(q[a]) + std::abs(t[a])) *
-                          std::abs(static_cast<double>(projected))) +
+                          std::abs(static_cast<double>(projected[a]))) +
                  (std::abs(q[a]) + std::abs(t[a])) * units_[distance + a];
-      }
-      row.See(j, {scale_ * (content + position),
+      row.See(j, {scale_ * (Dot<Real>(by_content.data(), k, d_) +
+                            Dot<Real>(by_position.data(), projected, d_)),
                   1.01 * static_cast<double>(scale_) * error});
     }
     row.Write(
@@ -70,15 +75,10 @@ class TransformerXlAttentionReference : public Reference<Real> {
   void Project(const double* r, const double* w_kr, int64_t p) {
     for (int64_t x = 0; x < distances_; ++x)
       for (int64_t a = 0; a < d_; ++a) {
-        Real sum = 0;
+        projected_.push_back(Dot<Real>(w_kr + a * p, r + x * p, p));
         double magnitude = 0;
-        for (int64_t b = 0; b < p; ++b) {
-          const Real product = static_cast<Real>(w_kr[a * p + b]) *
-                               static_cast<Real>(r[x * p + b]);
-          sum += product;
-          magnitude += std::abs(static_cast<double>(product));
-        }
-        projected_.push_back(sum);
+        for (int64_t b = 0; b < p; ++b)
+          magnitude += std::abs(w_kr[a * p + b] * r[x * p + b]);
         units_.push_back(1.01 * static_cast<double>(p) * magnitude);
       }
   }

@@ -337,8 +337,7 @@ const std::vector<CaseSetting>& CaseSettings() {
       {"leading",
        "head axes, or batch and head axes, of single tensors: k:2+v:2, k:4x2"},
       {"with", "optional inputs to include, joined by +; default none"},
-      {"backward",
-       "true: also compute the gradients, where the operator defines them"},
+      {"backward", "true: compute the gradients in place of the outputs"},
       {"omega", fmt::format("sampler of random projections: {}; default {}",
                             fmt::join(OmegaSamplers(), ", "), Case().omega)},
   };

@@ -223,8 +223,7 @@ ListedTensor ListInput(const TensorRule& rule) {
   return entry;
 }
 
-ListedImplementation ListImplementation(const Operator& op,
-                                        const Implementation& implementation) {
+ListedImplementation ListImplementation(const Implementation& implementation) {
   ListedImplementation entry{.id = implementation.id,
                              .backend = implementation.backend,
                              .time = implementation.time.text,
@@ -315,7 +314,7 @@ OperatorListing ListOperator(const Operator& op) {
     return list;
   });
   for (const Implementation* implementation : ImplementationsOf(op))
-    listing.implementations.push_back(ListImplementation(op, *implementation));
+    listing.implementations.push_back(ListImplementation(*implementation));
   for (const Implementation& row : MissingImplementations())
     if (row.op == listing.id) listing.missing.push_back({row.id, row.needs});
   return listing;

@@ -1,6 +1,6 @@
 // The backward pass of a softmax whose weights are in memory: gradients of
 // scores and values of one head, by GEMMs, for the dense implementations of all
-// operators with a softmax (formulas: reference/softmax/softmax_gradient.h).
+// operators with a softmax (formulas: reference/softmax/softmax_rows.h).
 //
 //   DenseGradient<T> gradient(layout, n_q, n_k, e);
 //   for each block of queries [first, first + rows), on any thread:

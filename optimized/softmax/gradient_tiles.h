@@ -1,6 +1,6 @@
 // The backward pass of exact softmax attention for a block of queries, tile by
 // tile of keys, in memory that, except for the gradients themselves, does not
-// depend on the number of keys (formulas: reference/softmax/softmax_gradient.h;
+// depend on the number of keys (formulas: reference/softmax/softmax_rows.h;
 // recomputed tiles: FlashAttention-2, Dao 2023, algorithm 2).
 //
 // A block processes its keys twice: once forward, for the largest score, the

@@ -79,9 +79,12 @@ class Derivative final : public Reference<Real> {
       const auto at = static_cast<size_t>(first + x);
       // An entry of -inf hides a key and has no derivative.
       const bool hidden = std::isinf(variable.values[at]);
-      value[x] = hidden ? Real{0} : gradients.sums[output].values[at];
+      const Sums& sums = gradients.sums[output];
+      value[x] = hidden ? Real{0} : sums.values[at];
       if (!units) continue;
-      units[x] = hidden ? 0 : gradients.sums[output].units[at];
+      units[x] = hidden ? 0 : sums.errors[at].Total();
+      // Infinity times zero is no number.
+      if (std::isnan(units[x])) units[x] = kUnbounded;
       // What is left of terms that cancel is rounding, and the derivative zero.
       const double rounding =
           static_cast<double>(std::numeric_limits<Real>::epsilon()) / 2 *
@@ -96,7 +99,7 @@ class Derivative final : public Reference<Real> {
   // The derivatives of one tensor.
   struct Sums {
     std::vector<Real> values;
-    std::vector<double> units;
+    std::vector<SumError> errors;
   };
   // The gradients with or without bounds, in one order of terms.
   struct Gradients {
@@ -113,7 +116,7 @@ class Derivative final : public Reference<Real> {
   // threads of a large machine, and so few that their sums fit into memory.
   size_t Parts() const {
     constexpr double kMostParts = 16, kRowsOfAPart = 64;
-    constexpr double kMostNumbers = 1 << 24;
+    constexpr double kMostNumbers = 1 << 23;
     double numbers = 1;
     for (const Tensor* variable : variables_)
       numbers += static_cast<double>(variable->values.size());
@@ -155,14 +158,10 @@ class Derivative final : public Reference<Real> {
         const Sums& from = gradients.parts[part][v];
         for (size_t x = 0; x < to.values.size(); ++x) {
           to.values[x] += from.values[x];
-          if (!to.units.empty()) to.units[x] += from.units[x];
+          if (!to.errors.empty())
+            to.errors[x] = to.errors[x].Plus(from.errors[x]);
         }
       }
-    // Each part of a sum is also rounded when it is added.
-    const auto additions = static_cast<double>(gradients.parts.size());
-    if (additions > 1)
-      for (Sums& sums : gradients.sums)
-        for (double& units : sums.units) units *= additions;
     gradients.parts.clear();
   }
 
@@ -211,10 +210,7 @@ class Derivative final : public Reference<Real> {
       for (size_t x = 0; x < variables_[v]->values.size(); ++x) {
         const int32_t node = nodes[v] + static_cast<int32_t>(x);
         sums[v].values.push_back(tape.DerivativeOf(node));
-        if (!bounds) continue;
-        // Infinity times zero is no number.
-        const double error = tape.ErrorOf(node);
-        sums[v].units.push_back(std::isnan(error) ? kUnbounded : error);
+        if (bounds) sums[v].errors.push_back(tape.ErrorOf(node));
       }
     return sums;
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "reference/base/emulated.h"
 
@@ -29,6 +30,39 @@ template <typename Real>
 Real AsConstant(const Real& number) {
   return number;
 }
+
+// Declares the numbers x [width] a row, once they have their values: then Dot,
+// and AddScaledRow are recorded as one operation.
+template <typename Real>
+void AsRow(Real* /*x*/, int64_t /*width*/) {}
+
+// Returns sum_a x_a y_a.
+template <typename Real, typename X, typename Y>
+Real Dot(const X* x, const Y* y, int64_t width) {
+  if constexpr (requires { Real::Dot(x, y, width); })
+    return Real::Dot(x, y, width);
+  Real sum = 0;
+  for (int64_t a = 0; a < width; ++a)
+    sum += static_cast<Real>(x[a]) * static_cast<Real>(y[a]);
+  return sum;
+}
+
+// Computes sums [width] += factor * row.
+template <typename Real, typename Number>
+void AddScaledRow(Real* sums, const Real& factor, const Number* row,
+                  int64_t width) {
+  if constexpr (requires { Real::AddScaledRow(sums, factor, row, width); })
+    return Real::AddScaledRow(sums, factor, row, width);
+  for (int64_t c = 0; c < width; ++c)
+    sums[c] += factor * static_cast<Real>(row[c]);
+}
+
+// True for numbers that carry bounds of their errors, so that a definition need
+// not compute them.
+template <typename Real>
+inline constexpr bool kCarriesBounds = requires(Real x) {
+  x.Error();
+};
 
 // Marks the sum by which a mean divides, so that gradients can be made that
 // take it for a constant (Problem::detaches_normalisers).

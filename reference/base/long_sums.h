@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "reference/base/functions.h"
+
 namespace subquad {
 
 // Holds `count` sums side by side. Add adds one term to one sum; Next moves on
@@ -28,13 +30,7 @@ class LongSums {
   // Adds weight * row[x] to sum x.
   template <typename Number>
   void AddRow(Real weight, const Number* row, size_t width) {
-    if constexpr (requires {
-                    Real::AddScaledRow(part_.data(), weight, row, 1);
-                  })
-      return Real::AddScaledRow(part_.data(), weight, row,
-                                static_cast<int64_t>(width));
-    for (size_t x = 0; x < width; ++x)
-      part_[x] += weight * static_cast<Real>(row[x]);
+    AddScaledRow(part_.data(), weight, row, static_cast<int64_t>(width));
   }
 
   void Next() {

@@ -60,10 +60,6 @@ class Operator {
   // Returns those of the backward pass, too (gradients.h).
   Signature SignatureFor(const Params& params, bool backward) const;
 
-  // True if the definition has a program for its gradients. Those of other
-  // definitions are derived from the forward pass (derivative.h).
-  virtual bool HasGradientProgram() const { return false; }
-
   // Checks relations between sizes and parameters that shapes do not express;
   // throws InvalidInput.
   virtual void CheckSizes(const Problem&) const {}
@@ -78,10 +74,8 @@ class Operator {
   }
 
   // Returns the multiply-adds of the definition's program for one row of an
-  // output, and those that it does once, when the first row of a gradient is
-  // requested. Callers ask work.h instead.
+  // output of the forward pass. Callers ask work.h instead.
   virtual double RowWork(const Problem& problem, int output) const = 0;
-  virtual double SharedWorkOf(const Problem&) const { return 0; }
 
   virtual std::unique_ptr<Reference<float>> ReferenceFloat(
       const Problem& problem, const Inputs& inputs) const = 0;

@@ -1,5 +1,5 @@
 // Makes an operator of a definition that is a template over the type of its
-// numbers.
+// numbers. Its gradients are derived from it (derivative.h).
 #pragma once
 
 #include <memory>
@@ -51,9 +51,7 @@ class OperatorWith : public Operator {
   template <typename Real>
   std::unique_ptr<Reference<Real>> Make(const Problem& problem,
                                         const Inputs& inputs) const {
-    if (problem.backward &&
-        (!HasGradientProgram() || problem.detaches_normalisers))
-      return MakeDerivative<Real>(problem, inputs);
+    if (problem.backward) return MakeDerivative<Real>(problem, inputs);
     return std::make_unique<ReferenceOf<Real>>(problem, inputs);
   }
 };

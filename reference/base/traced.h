@@ -9,6 +9,9 @@
 // therefore convert the entry itself and not a copy of it
 // (`const double& w = weights[t]`).
 //
+// Products of rows and sums of scaled rows are recorded as one operation (Dot
+// and AddScaledRow). A row is part of an input, or was declared by AsRow.
+//
 // Bounds, in units of the roundoff u of the problem's arithmetic. A number
 // carries what its operands have handed down and, if it is a sum, the number of
 // its additions and the sum of the magnitudes of its terms; |number - exact| <=
@@ -26,6 +29,7 @@
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -41,6 +45,11 @@ struct SumError {
 
   double Total() const {
     return additions > 0 ? inherited + additions * magnitude : inherited;
+  }
+  // Returns the bound of the sum of two such sums.
+  SumError Plus(const SumError& other) const {
+    return {inherited + other.inherited, magnitude + other.magnitude,
+            additions + other.additions + 1};
   }
 };
 
@@ -105,31 +114,56 @@ class Tape {
     return Last();
   }
 
-  // Records sum x_a y_a of rows of `width` entries of inputs as one node.
-  int32_t RecordDot(const double* x, const double* y, int64_t width) {
-    rows_.push_back({NodeOf(x), NodeOf(y), kConstant, x, y, width, 0, 0});
+  // A row of numbers with consecutive nodes: entries of an input, or entries
+  // that were declared by AddEntry.
+  struct Row {
+    int32_t node = kConstant;  // of the first number
+    const double* input = nullptr;
+    size_t entry = 0;  // where there is no input
+  };
+  Row InputRow(const double* first) const { return {NodeOf(first), first}; }
+  Row EntryRow(int32_t first) const {
+    return {first, nullptr, static_cast<size_t>(nodes_[Index(first)].y)};
+  }
+
+  // Makes a number an entry of a row: returns a node that follows the last one
+  // and equals `node`.
+  int32_t AddEntry(int32_t node, Base value, double error) {
+    const auto entry = static_cast<int32_t>(entries_.size());
+    entries_.push_back(node);
+    entry_values_.push_back(value);
+    entry_errors_.push_back(error);
+    return Record(kEntry, Base{0}, 0, entry, Base{0}, 0);
+  }
+  bool IsEntry(int32_t node) const { return IsKind(node, kEntry); }
+
+  // Computes the sum of the products of two rows, and its bound; records it as
+  // one node, which is returned.
+  int32_t RecordDot(const Row& x, const Row& y, int64_t width, Base& sum,
+                    SumError& error) {
+    WithNumbersOf(x, [&](const auto& left) {
+      WithNumbersOf(y, [&](const auto& right) {
+        AddDot(left, right, width, sum, error);
+      });
+    });
+    rows_.push_back({x, y, kConstant, width, 0, 0});
     return RecordRow(kDot);
   }
 
   // Makes `width` nodes to which RecordScaledRow adds.
   int32_t RecordSums(int64_t width) {
     const int32_t first = inputs_ + static_cast<int32_t>(nodes_.size());
-    for (int64_t c = 0; c < width; ++c) {
-      nodes_.push_back({kSum, kConstant, Base{0}, Base{0}});
-      if (options_.bounds) errors_.push_back({0, 0});
-    }
+    for (int64_t c = 0; c < width; ++c)
+      Record(kSum, Base{0}, 0, kConstant, Base{0}, 0);
     return first;
   }
-  bool IsSum(int32_t node) const {
-    return node >= inputs_ && nodes_[Index(node)].x == kSum;
-  }
+  bool IsSum(int32_t node) const { return IsKind(node, kSum); }
 
-  // Records that factor times a row of entries of an input was added to the
-  // sums from node `sums` on.
+  // Records that a factor, which has a node or is constant, times a row was
+  // added to the sums from node `sums` on.
   void RecordScaledRow(int32_t sums, int32_t factor, Base value, double error,
-                       const double* row, int64_t width) {
-    rows_.push_back(
-        {NodeOf(row), factor, sums, row, nullptr, width, value, error});
+                       const Row& row, int64_t width) {
+    rows_.push_back({row, {factor}, sums, width, value, error});
     RecordRow(kScaledRow);
   }
 
@@ -139,32 +173,32 @@ class Tape {
   // Adds to the derivative of the result by a node.
   void Seed(int32_t node, Base derivative, double error) {
     if (node == kConstant) return;
-    Grow();
+    Resize();
     Add(node, Base{1}, 0, derivative, error);
   }
 
   // Hands the derivatives of all operations after `mark` down to what they were
   // computed from, and forgets these operations.
   void SweepAndForget(size_t mark) {
-    Grow();
+    Resize();
     for (size_t i = nodes_.size(); i-- > mark;) HandDown(i);
     nodes_.resize(mark);
     if (options_.bounds) errors_.resize(mark);
-    derivatives_.resize(static_cast<size_t>(inputs_) + mark);
-    if (options_.bounds)
-      derivative_errors_.resize(static_cast<size_t>(inputs_) + mark);
+    Resize();
   }
 
   Base DerivativeOf(int32_t node) const {
     return derivatives_[static_cast<size_t>(node)];
   }
-  double ErrorOf(int32_t node) const {
-    return options_.bounds ? ErrorAt(static_cast<size_t>(node)) : 0;
+  SumError ErrorOf(int32_t node) const {
+    if (!options_.bounds) return {};
+    const auto at = static_cast<size_t>(node);
+    return {inherited_[at], magnitudes_[at], std::max(terms_[at] - 1, 0.0)};
   }
 
  private:
   // Kinds of nodes that no operation of two numbers made, in place of x.
-  static constexpr int32_t kSum = -2, kDot = -3, kScaledRow = -4;
+  static constexpr int32_t kSum = -2, kDot = -3, kScaledRow = -4, kEntry = -5;
 
   struct Range {
     const double* first;
@@ -178,15 +212,43 @@ class Tape {
   struct Errors {
     double dx, dy;
   };
-  // A product of rows, or a row that was scaled and added.
+  // A product of rows x and y, or a row x that was multiplied by the number y
+  // and added to sums.
   struct Rows {
-    int32_t x, y, sums;  // nodes of the row and of the other row or the factor
-    const double* x_row;
-    const double* y_row;
+    Row x, y;
+    int32_t sums;
     int64_t width;
     Base factor;
     double factor_error;
   };
+  // The numbers of a row of an input, of one with nodes of its own, and the
+  // derivatives by a row of sums.
+  struct Exact {
+    const double* numbers;
+    Base Value(int64_t c) const { return static_cast<Base>(numbers[c]); }
+    double Error(int64_t) const { return 0; }
+  };
+  struct Computed {
+    const Base* values;
+    const double* errors;
+    Base Value(int64_t c) const { return values[c]; }
+    double Error(int64_t c) const { return errors[c]; }
+  };
+  struct Adjoints {
+    const Base* derivatives;
+    const double *inherited, *magnitudes, *terms;
+    Base Value(int64_t c) const { return derivatives[c]; }
+    double Error(int64_t c) const {
+      return inherited[c] + std::max(terms[c] - 1, 0.0) * magnitudes[c];
+    }
+  };
+  template <typename Function>
+  void WithNumbersOf(const Row& row, const Function& function) const {
+    if (row.input)
+      function(Exact{row.input});
+    else
+      function(Computed{&entry_values_[row.entry], &entry_errors_[row.entry]});
+  }
 
   void AddRange(const std::vector<double>& values, int32_t node) {
     ranges_.push_back({values.data(), values.data() + values.size(), node});
@@ -207,17 +269,42 @@ class Tape {
                   Base{0}, 0);
   }
 
-  void Grow() {
+  bool IsKind(int32_t node, int32_t kind) const {
+    return node >= inputs_ && nodes_[Index(node)].x == kind;
+  }
+
+  void Resize() {
     const size_t size = static_cast<size_t>(inputs_) + nodes_.size();
     derivatives_.resize(size);
-    if (options_.bounds) derivative_errors_.resize(size);
+    if (options_.bounds)
+      for (std::vector<double>* errors : {&inherited_, &magnitudes_, &terms_})
+        errors->resize(size);
   }
 
   double ErrorAt(size_t at) const {
-    const SumError& error = derivative_errors_[at];
-    return error.inherited +
-           (error.additions > 1 ? (error.additions - 1) * error.magnitude : 0);
+    return options_.bounds ? AdjointsFrom(at).Error(0) : 0;
   }
+  Adjoints AdjointsFrom(size_t at) const {
+    if (!options_.bounds) return {&derivatives_[at], nullptr, nullptr, nullptr};
+    return {&derivatives_[at], &inherited_[at], &magnitudes_[at], &terms_[at]};
+  }
+
+  // The bound of the error of a product of a number and a factor. A product
+  // with an exact zero is no term at all.
+  struct Factor {
+    double size, error, moved, lost;
+
+    Factor(const Base& factor, double factor_error, const Options& options)
+        : size(std::abs(static_cast<double>(factor))),
+          error(factor_error),
+          moved(size + options.roundoff * factor_error),
+          lost(options.smallest_normal) {}
+    double ErrorOfProduct(double number, double number_error,
+                          double product) const {
+      return error * std::abs(number) + number_error * moved +
+             std::abs(product) + lost;
+    }
+  };
 
   // Adds the product of a partial derivative d and an adjoint a to a node.
   void Add(int32_t to, const Base& d, double d_error, const Base& a,
@@ -226,19 +313,70 @@ class Tape {
     const auto at = static_cast<size_t>(to);
     const Base term = a * d;
     derivatives_[at] += term;
-    if (options_.bounds)
-      AddError(derivative_errors_[at], static_cast<double>(d), d_error,
-               static_cast<double>(a), a_error, static_cast<double>(term));
+    if (!options_.bounds) return;
+    const auto product = static_cast<double>(term);
+    inherited_[at] +=
+        Factor(a, a_error, options_)
+            .ErrorOfProduct(static_cast<double>(d), d_error, product);
+    magnitudes_[at] += std::abs(product);
+    terms_[at] += 1;
   }
 
-  void AddError(SumError& error, double d, double d_error, double a,
-                double a_error, double term) const {
-    const double size = std::abs(term);
-    error.inherited += a_error * std::abs(d) + d_error * std::abs(a) +
-                       options_.roundoff * a_error * d_error + size +
-                       options_.smallest_normal;
-    error.magnitude += size;
-    error.additions += 1;
+  // Does so for a row of nodes, with one factor in common.
+  template <typename Numbers>
+  void AddRow(int32_t to, int64_t width, const Numbers& numbers,
+              const Base& factor, double factor_error) {
+    const auto at = static_cast<size_t>(to);
+    Base* __restrict const derivatives = &derivatives_[at];
+    if (!options_.bounds) {
+      for (int64_t c = 0; c < width; ++c)
+        derivatives[c] += factor * numbers.Value(c);
+      return;
+    }
+    double* __restrict const inherited = &inherited_[at];
+    double* __restrict const magnitudes = &magnitudes_[at];
+    double* __restrict const terms = &terms_[at];
+    const Factor common(factor, factor_error, options_);
+    for (int64_t c = 0; c < width; ++c) {
+      const Base number = numbers.Value(c);
+      const double error = numbers.Error(c);
+      const Base term = factor * number;
+      const auto product = static_cast<double>(term);
+      const bool counts = !(number == Base{0} && error == 0);
+      derivatives[c] += term;
+      inherited[c] += counts ? common.ErrorOfProduct(
+                                   static_cast<double>(number), error, product)
+                             : 0;
+      magnitudes[c] += std::abs(product);
+      terms[c] += counts ? 1 : 0;
+    }
+  }
+
+  // Adds the sum of the products of two rows, and its bound.
+  template <typename X, typename Y>
+  void AddDot(const X& x, const Y& y, int64_t width, Base& sum,
+              SumError& error) const {
+    if (!options_.bounds) {
+      for (int64_t c = 0; c < width; ++c) sum += x.Value(c) * y.Value(c);
+      return;
+    }
+    double terms = 0;
+    for (int64_t c = 0; c < width; ++c) {
+      const Base number = x.Value(c), factor = y.Value(c);
+      const double number_error = x.Error(c);
+      const Base term = number * factor;
+      const auto product = static_cast<double>(term);
+      const bool counts = !(number == Base{0} && number_error == 0);
+      sum += term;
+      error.inherited += counts
+                             ? Factor(factor, y.Error(c), options_)
+                                   .ErrorOfProduct(static_cast<double>(number),
+                                                   number_error, product)
+                             : 0;
+      error.magnitude += std::abs(product);
+      terms += counts ? 1 : 0;
+    }
+    error.additions += std::max(terms - 1, 0.0);
   }
 
   void HandDown(size_t i) {
@@ -250,11 +388,18 @@ class Tape {
     }
     const size_t at = static_cast<size_t>(inputs_) + i;
     const Base a = derivatives_[at];
-    const double a_error = options_.bounds ? ErrorAt(at) : 0;
+    const double a_error = ErrorAt(at);
     const bool reached = a != Base{0} || a_error != 0;
     if (node.x == kDot) {
       if (reached) HandDownDot(rows_.back(), a, a_error);
       rows_.pop_back();
+      return;
+    }
+    if (node.x == kEntry) {
+      if (reached) HandDownEntry(at, entries_.back());
+      entries_.pop_back();
+      entry_values_.pop_back();
+      entry_errors_.pop_back();
       return;
     }
     if (!reached || node.x == kSum) return;
@@ -263,45 +408,44 @@ class Tape {
     Add(node.y, node.dy, errors.dy, a, a_error);
   }
 
+  // Nothing is rounded.
+  void HandDownEntry(size_t from, int32_t to) {
+    if (to < 0) return;
+    const auto at = static_cast<size_t>(to);
+    derivatives_[at] += derivatives_[from];
+    if (!options_.bounds) return;
+    inherited_[at] += inherited_[from];
+    magnitudes_[at] += magnitudes_[from];
+    terms_[at] += terms_[from];
+  }
+
   void HandDownDot(const Rows& rows, const Base& a, double a_error) {
-    for (int64_t c = 0; c < rows.width; ++c) {
-      const auto offset = static_cast<int32_t>(c);
-      if (rows.x >= 0)
-        Add(rows.x + offset, static_cast<Base>(rows.y_row[c]), 0, a, a_error);
-      if (rows.y >= 0)
-        Add(rows.y + offset, static_cast<Base>(rows.x_row[c]), 0, a, a_error);
-    }
+    if (rows.x.node >= 0)
+      WithNumbersOf(rows.y, [&](const auto& y) {
+        AddRow(rows.x.node, rows.width, y, a, a_error);
+      });
+    if (rows.y.node >= 0)
+      WithNumbersOf(rows.x, [&](const auto& x) {
+        AddRow(rows.y.node, rows.width, x, a, a_error);
+      });
   }
 
   void HandDownScaledRow(const Rows& rows) {
-    Base of_factor = 0;
+    const Adjoints adjoints = AdjointsFrom(static_cast<size_t>(rows.sums));
+    if (rows.x.node >= 0)
+      AddRow(rows.x.node, rows.width, adjoints, rows.factor, rows.factor_error);
+    if (rows.y.node < 0) return;
+    Base sum = 0;
     SumError error;
-    bool reached = false;
-    for (int64_t c = 0; c < rows.width; ++c) {
-      const auto at = static_cast<size_t>(rows.sums + c);
-      const Base a = derivatives_[at];
-      const double a_error = options_.bounds ? ErrorAt(at) : 0;
-      if (a == Base{0} && a_error == 0) continue;
-      reached = true;
-      const Base entry = static_cast<Base>(rows.x_row[c]);
-      if (rows.x >= 0)
-        Add(rows.x + static_cast<int32_t>(c), rows.factor, rows.factor_error, a,
-            a_error);
-      if (rows.y < 0) continue;
-      const Base term = a * entry;
-      of_factor += term;
-      if (options_.bounds)
-        AddError(error, static_cast<double>(entry), 0, static_cast<double>(a),
-                 a_error, static_cast<double>(term));
-    }
-    if (!reached || rows.y < 0) return;
-    const auto factor = static_cast<size_t>(rows.y);
-    derivatives_[factor] += of_factor;
+    WithNumbersOf(rows.x, [&](const auto& numbers) {
+      AddDot(adjoints, numbers, rows.width, sum, error);
+    });
+    const auto factor = static_cast<size_t>(rows.y.node);
+    derivatives_[factor] += sum;
     if (!options_.bounds) return;
-    SumError& sum = derivative_errors_[factor];
-    sum.inherited += error.inherited;
-    sum.magnitude += error.magnitude;
-    sum.additions += error.additions;
+    inherited_[factor] += error.inherited;
+    magnitudes_[factor] += error.magnitude;
+    terms_[factor] += error.additions + 1;
   }
 
   static inline thread_local Tape* current_ = nullptr;
@@ -312,8 +456,15 @@ class Tape {
   std::vector<Node> nodes_;
   std::vector<Errors> errors_;  // of the partial derivatives of nodes_
   std::vector<Rows> rows_;
-  std::vector<Base> derivatives_;  // of the inputs, then of nodes_
-  std::vector<SumError> derivative_errors_;
+  // The entries of rows: their nodes (before AddEntry), values and errors.
+  std::vector<int32_t> entries_;
+  std::vector<Base> entry_values_;
+  std::vector<double> entry_errors_;
+  // The derivatives by the inputs, then by nodes_; and for their bounds (as in
+  // SumError) what their terms inherit, the sums of the terms' magnitudes, and
+  // the numbers of terms.
+  std::vector<Base> derivatives_;
+  std::vector<double> inherited_, magnitudes_, terms_;
 };
 
 template <typename Base>
@@ -364,8 +515,7 @@ class Traced {
       x_error = x.Error();
       y_error = y.Error();
       product.error_.inherited =
-          Size(x.value_) * y_error + Size(y.value_) * x_error +
-          Roundoff() * x_error * y_error + Size(product.value_) + Lost();
+          ErrorOfProduct(x.value_, x_error, y.value_, y_error, product.value_);
     }
     product.RecordPair(x, y.value_, y_error, y, x.value_, x_error);
     return product;
@@ -378,12 +528,14 @@ class Traced {
       const double x_error = x.Error(), y_error = y.Error();
       const double size = Size(quotient.value_), divisor = Size(y.value_);
       const double least = divisor - Roundoff() * y_error;
+      // A divisor near the largest number may be infinite in a program.
+      const double whole = divisor * Lost() > 0.5 ? 1 / Roundoff() : 1;
       constexpr double kUnbounded = std::numeric_limits<double>::infinity();
       quotient.error_.inherited =
-          least > 0 ? (x_error + size * y_error) / least + size + Lost()
+          least > 0 ? (x_error + size * y_error) / least + whole * size + Lost()
                     : kUnbounded;
       reciprocal_error =
-          least > 0 ? y_error / (divisor * least) + 1 / divisor + Lost()
+          least > 0 ? y_error / (divisor * least) + whole / divisor + Lost()
                     : kUnbounded;
       slope_error = quotient.error_.inherited / divisor +
                     size * reciprocal_error + size / divisor + Lost();
@@ -453,51 +605,62 @@ class Traced {
     return result;
   }
 
-  // Returns sum x_a y_a, recorded as one number where both rows are inputs.
-  static Traced Dot(const double* x, const double* y, int64_t width) {
-    Tape<Base>* const tape = Tape<Base>::Current();
-    if (!tape || !tape->IsInput(x) || !tape->IsInput(y)) {
+  // Declares the numbers x [width] a row, for Dot and AddScaledRow.
+  static void AsRow(Traced* x, int64_t width) {
+    if (std::all_of(x, x + width,
+                    [](const Traced& number) { return number.node_ < 0; }))
+      return;
+    for (int64_t a = 0; a < width; ++a) {
+      const double error = x[a].Error();
+      x[a].node_ =
+          Tape<Base>::Current()->AddEntry(x[a].node_, x[a].value_, error);
+      x[a].error_ = {error, 0, 0};
+    }
+  }
+
+  // Returns sum x_a y_a of numbers or entries of inputs, recorded as one number
+  // where both are rows.
+  template <typename X, typename Y>
+  static Traced Dot(const X* x, const Y* y, int64_t width) {
+    const auto x_row = RowOf(x, width), y_row = RowOf(y, width);
+    if (!x_row || !y_row) {
       Traced sum;
       for (int64_t a = 0; a < width; ++a) sum += Traced(x[a]) * Traced(y[a]);
       return sum;
     }
-    Base sum = 0;
-    double magnitude = 0;
-    for (int64_t a = 0; a < width; ++a) {
-      const Base product = static_cast<Base>(x[a]) * static_cast<Base>(y[a]);
-      sum += product;
-      if (Bounds()) magnitude += Size(product);
-    }
-    Traced dot = Constant(sum);
-    if (Bounds())
-      dot.error_ = {magnitude + static_cast<double>(width) * Lost(), magnitude,
-                    static_cast<double>(width - 1)};
-    dot.node_ = tape->RecordDot(x, y, width);
+    Traced dot;
+    dot.node_ = Tape<Base>::Current()->RecordDot(*x_row, *y_row, width,
+                                                 dot.value_, dot.error_);
     return dot;
   }
 
   // Computes sums += factor * row, recorded as one operation where the row is
-  // an input and the sums have been changed by this function only. They must
-  // not be read before they are complete.
+  // one and the sums have been changed by this function only. They must not be
+  // read before they are complete.
+  template <typename Number>
   static void AddScaledRow(Traced* sums, const Traced& factor,
-                           const double* row, int64_t width) {
-    Tape<Base>* const tape = Tape<Base>::Current();
-    if (!tape || !tape->IsInput(row) || !AreSums(sums, width, *tape)) {
+                           const Number* row, int64_t width) {
+    const auto numbers = RowOf(row, width);
+    if (!numbers || !AreSums(sums, width, *Tape<Base>::Current())) {
       for (int64_t c = 0; c < width; ++c) sums[c] += factor * Traced(row[c]);
       return;
     }
     const double factor_error = factor.Error();
+    const bool bounds = Bounds();
     for (int64_t c = 0; c < width; ++c) {
-      const Base term = factor.value_ * static_cast<Base>(row[c]);
+      const Base number = ValueOf(row[c]);
+      const Base term = factor.value_ * number;
       sums[c].value_ += term;
-      if (!Bounds()) continue;
+      if (!bounds) continue;
       SumError& error = sums[c].error_;
-      error.inherited += factor_error * std::abs(row[c]) + Size(term) + Lost();
+      error.inherited += ErrorOfProduct(factor.value_, factor_error, number,
+                                        ErrorOf(row[c]), term);
       error.magnitude += Size(term);
       error.additions += 1;
     }
-    tape->RecordScaledRow(sums[0].node_, factor.node_, factor.value_,
-                          factor_error, row, width);
+    Tape<Base>::Current()->RecordScaledRow(sums[0].node_, factor.node_,
+                                           factor.value_, factor_error,
+                                           *numbers, width);
   }
 
   static bool Bounds() {
@@ -512,6 +675,34 @@ class Traced {
   static double Size(const Base& x) { return std::abs(static_cast<double>(x)); }
 
  private:
+  static Base ValueOf(const Traced& x) { return x.value_; }
+  static Base ValueOf(const double& x) { return static_cast<Base>(x); }
+  static double ErrorOf(const Traced& x) { return x.Error(); }
+  static double ErrorOf(const double&) { return 0; }
+  static double ErrorOfProduct(const Base& x, double x_error, const Base& y,
+                               double y_error, const Base& product) {
+    return Size(x) * y_error + Size(y) * x_error +
+           Roundoff() * x_error * y_error + Size(product) + Lost();
+  }
+
+  // Returns the row that these numbers are, if they are one.
+  static std::optional<typename Tape<Base>::Row> RowOf(const double* x,
+                                                       int64_t) {
+    const Tape<Base>* const tape = Tape<Base>::Current();
+    if (!tape || !tape->IsInput(x)) return std::nullopt;
+    return tape->InputRow(x);
+  }
+  static std::optional<typename Tape<Base>::Row> RowOf(const Traced* x,
+                                                       int64_t width) {
+    const Tape<Base>* const tape = Tape<Base>::Current();
+    const int32_t first = x[0].node_;
+    if (!tape || !tape->IsEntry(first)) return std::nullopt;
+    for (int64_t a = 1; a < width; ++a)
+      if (x[a].node_ != first + a) return std::nullopt;
+    if (!tape->IsEntry(x[width - 1].node_)) return std::nullopt;
+    return tape->EntryRow(first);
+  }
+
   bool IsZero() const { return node_ < 0 && value_ == Base{0}; }
   double Magnitude() const {
     return error_.additions > 0 ? error_.magnitude : Size(value_);
@@ -558,6 +749,11 @@ class Traced {
 template <typename Base>
 Traced<Base> AsConstant(const Traced<Base>& x) {
   return Traced<Base>::Constant(x.value());
+}
+
+template <typename Base>
+void AsRow(Traced<Base>* x, int64_t width) {
+  Traced<Base>::AsRow(x, width);
 }
 
 template <typename Base>

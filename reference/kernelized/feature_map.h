@@ -53,6 +53,7 @@ class FeatureMap {
     row.resize(d);
     for (size_t c = 0; c < d; ++c)
       row[c] = factor * ldexp(static_cast<Real>(x[c]), -top);
+    AsRow(row.data(), spec_.d);
     return true;
   }
 
@@ -96,10 +97,7 @@ class FeatureMap {
 
   // Returns omega_a . x' for projection a.
   Real Project(int64_t a, const std::vector<Real>& row) const {
-    Real product = 0;
-    for (int64_t c = 0; c < spec_.d; ++c)
-      product += static_cast<Real>(omega_[a * spec_.d + c]) * row[c];
-    return product;
+    return Dot<Real>(omega_ + a * spec_.d, row.data(), spec_.d);
   }
 
   // Returns |x'|^2 / 2.

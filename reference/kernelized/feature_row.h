@@ -37,6 +37,7 @@ struct FeatureRow {
                               : mantissa);
       if (!narrow) powers.push_back(power);
     }
+    AsRow(values.data(), static_cast<int64_t>(values.size()));
   }
 
   int Power(size_t a) const { return powers.empty() ? 0 : powers[a]; }
@@ -63,6 +64,17 @@ Scaled<Real> SumOverFeatures(const FeatureRow<Real>& q,
                           q.Power(a) + k.Power(a) - largest);
   sum.exponent += largest;
   return sum;
+}
+
+// Returns sum_a q_a k_a.
+template <typename Real>
+Scaled<Real> DotOfFeatures(const FeatureRow<Real>& q,
+                           const FeatureRow<Real>& k) {
+  if (q.powers.empty() && k.powers.empty())
+    return {Dot<Real>(q.values.data(), k.values.data(),
+                      static_cast<int64_t>(q.values.size())),
+            q.top + k.top};
+  return SumOverFeatures(q, k, [](Real x, Real y) { return x * y; });
 }
 
 }  // namespace subquad

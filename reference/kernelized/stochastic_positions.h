@@ -99,8 +99,9 @@ class StochasticPositions {
       else
         AddConv(static_cast<Real>(x[a]), filters, head, a, i, row, sums);
     const Real root = sqrt(static_cast<Real>(draws_));
+    for (int64_t r = 0; r < draws_; ++r) row[r] /= root;
+    AsRow(row, draws_);
     for (int64_t r = 0; r < draws_; ++r) {
-      row[r] /= root;
       if (!units) continue;
       units[r] = 1.01 * (sums.Units(r, sine_ ? 2 * d_ * steps_ : d_) /
                              static_cast<double>(root) +
@@ -125,17 +126,14 @@ class StochasticPositions {
       const double* z = noise.Head(head) + 2 * at * draws_;
       const double function = 24 + 2 * std::abs(static_cast<double>(phase));
       const double weight = std::abs(static_cast<double>(x * gain));
-      const auto add = [&](int64_t r, Real factor, double draw) {
-        const Real term = x * gain * factor * static_cast<Real>(draw);
-        row[r] += term;
-        if (sums.empty()) return;
-        sums.Add(r, static_cast<double>(term),
-                 3 * std::abs(static_cast<double>(term)) +
-                     function * weight * std::abs(draw));
-      };
-      for (int64_t r = 0; r < draws_; ++r) {
-        add(r, cosine, z[r]);
-        add(r, sine, z[draws_ + r]);
+      for (const Real& factor : {cosine, sine}) {
+        AddScaledRow(row, x * gain * factor, z, draws_);
+        for (int64_t r = 0; r < draws_ && !sums.empty(); ++r) {
+          const double term = static_cast<double>(x * gain * factor) * z[r];
+          sums.Add(r, term,
+                   3 * std::abs(term) + function * weight * std::abs(z[r]));
+        }
+        z += draws_;
       }
     }
   }
@@ -148,21 +146,21 @@ class StochasticPositions {
     const double* z = noise.Head(head) + (a * length + i) * draws_;
     std::vector<Real> channel(static_cast<size_t>(draws_));  // qbar_a
     Sums taps(sums.sizes.size());
-    for (int64_t p = 0; p < steps_; ++p)
-      for (int64_t r = 0; r < draws_; ++r) {
-        const Real term =
-            static_cast<Real>(filter[p]) * static_cast<Real>(z[p * draws_ + r]);
-        channel[r] += term;
-        if (!taps.empty())
-          taps.Add(r, static_cast<double>(term),
-                   std::abs(static_cast<double>(term)));
+    for (int64_t p = 0; p < steps_; ++p) {
+      const double* draws = z + p * draws_;
+      AddScaledRow(channel.data(), static_cast<Real>(filter[p]), draws, draws_);
+      for (int64_t r = 0; r < draws_ && !taps.empty(); ++r) {
+        const double term = filter[p] * draws[r];
+        taps.Add(r, term, std::abs(term));
       }
-    for (int64_t r = 0; r < draws_; ++r) {
-      const Real term = x * channel[r];
-      row[r] += term;
-      if (sums.empty()) continue;
-      sums.Add(r, static_cast<double>(term),
-               std::abs(static_cast<double>(term)) +
+    }
+    AsRow(channel.data(), draws_);
+    AddScaledRow(row, x, channel.data(), draws_);
+    for (int64_t r = 0; r < draws_ && !sums.empty(); ++r) {
+      const double term =
+          static_cast<double>(x) * static_cast<double>(channel[r]);
+      sums.Add(r, term,
+               std::abs(term) +
                    std::abs(static_cast<double>(x)) * taps.Units(r, steps_));
     }
   }

@@ -189,8 +189,7 @@ class KernelizedValue {
                       const FeatureRow<Real>& phi_q) const {
     const Scaled<Real> c = C(head, i, j);
     if (c.mantissa == 0) return c;
-    return c * SumOverFeatures(phi_q, Key(head, j),
-                               [](Real q, Real k) { return q * k; });
+    return c * DotOfFeatures(phi_q, Key(head, j));
   }
 
   FeatureRow<Real> Phi(const Source& from, int64_t head, int64_t row) const {

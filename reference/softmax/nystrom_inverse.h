@@ -72,6 +72,7 @@ class NystromInverse {
     for (int64_t i = 0; i < size; ++i)
       for (int64_t j = 0; j < size; ++j)
         z_[at(i, j)] = matrix[at(j, i)] / (rows * columns);
+    AsRows(z_);
     for (int64_t t = 0; t < iterations; ++t) {
       before_.push_back(z_);
       const std::vector<Real> az = Times(matrix_, z_);
@@ -80,6 +81,7 @@ class NystromInverse {
       inner = Less(13, Times(az, inner));
       z_ = Times(z_, inner);
       for (Real& value : z_) value /= 4;
+      AsRows(z_);
     }
   }
 
@@ -189,8 +191,9 @@ class NystromInverse {
     std::vector<Number> product(a.size());
     for (int64_t i = 0; i < size_; ++i)
       for (int64_t x = 0; x < size_; ++x)
-        for (int64_t j = 0; j < size_; ++j)
-          product[i * size_ + j] += a[i * size_ + x] * b[x * size_ + j];
+        AddScaledRow(&product[i * size_], a[i * size_ + x], &b[x * size_],
+                     size_);
+    AsRows(product);
     return product;
   }
 
@@ -200,7 +203,13 @@ class NystromInverse {
     for (Number& value : m) value = -value;
     for (int64_t i = 0; i < size_; ++i)
       m[i * size_ + i] += static_cast<Number>(number);
+    AsRows(m);
     return m;
+  }
+
+  template <typename Number>
+  void AsRows(std::vector<Number>& m) const {
+    for (int64_t i = 0; i < size_; ++i) AsRow(&m[i * size_], size_);
   }
 
   template <typename Number>

@@ -26,23 +26,25 @@ class ReducedRows {
   void Add(int64_t row, const double& coefficient, const double* source,
            int64_t terms) {
     terms_ = terms;
-    for (int64_t x = 0; x < width_; ++x) {
-      const Real product =
-          static_cast<Real>(coefficient) * static_cast<Real>(source[x]);
-      values_[row * width_ + x] += product;
-      magnitudes_[row * width_ + x] += std::abs(static_cast<double>(product));
-    }
+    AddScaledRow(&values_[row * width_], static_cast<Real>(coefficient), source,
+                 width_);
+    for (int64_t x = 0; x < width_; ++x)
+      magnitudes_[row * width_ + x] += std::abs(coefficient * source[x]);
   }
 
   // Sets a row that was computed elsewhere, with its bounds. Call it after
   // Finish.
   void Set(int64_t row, const Real* values, const double* units) {
     std::copy_n(values, width_, &values_[row * width_]);
+    AsRow(&values_[row * width_], width_);
     std::copy_n(units, width_, &magnitudes_[row * width_]);
   }
 
   // Turns magnitudes into bounds once all terms are added.
   void Finish() {
+    for (size_t first = 0; first < values_.size();
+         first += static_cast<size_t>(width_))
+      AsRow(&values_[first], width_);
     for (double& magnitude : magnitudes_)
       magnitude *= 1.01 * static_cast<double>(terms_);
   }

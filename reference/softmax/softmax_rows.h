@@ -20,6 +20,11 @@
 // over n keys and the division add (n + 16) u (sum w_j |v_j| + |out|); 16 are
 // for the rescaling of partial sums, once per tile of keys. A weight below the
 // smallest normal number may be lost.
+//
+// Gradients, which derivative.h derives and fast programs compute by: with g =
+// dL/dout and the weights P_ij of query i,
+//   dL/dv_j  = sum_i P_ij g_i
+//   dL/ds_ij = P_ij (g_i.v_j - D_i),   D_i = sum_l P_il g_i.v_l = g_i.out_i
 #pragma once
 
 #include <algorithm>
@@ -51,8 +56,7 @@ struct Score {
 // Returns scale * sum_a q[a] k[a], for values of any type.
 template <typename Real, typename Query, typename Key>
 Score<Real> ScaledDot(const Query* q, const Key* k, int64_t d, Real scale) {
-  if constexpr (requires { Real::Dot(q, k, d); })
-    return {scale * Real::Dot(q, k, d), 0};
+  if constexpr (kCarriesBounds<Real>) return {scale * Dot<Real>(q, k, d), 0};
   Real sum = 0;
   double magnitude = 0;
   for (int64_t a = 0; a < d; ++a) {

@@ -67,7 +67,7 @@ def test_published_tests_that_could_not_fail():
     mean = example.gradients_of_a_mean()
     assert "gradients: all zero (grad_q)" in mean.accepted and "gradients: scale left out of grad_k" in mean.accepted
     assert not any(name for name in mean.accepted if not name.startswith("gradients: "))
-    assert "random cotangent" in mean.advice.changes[0] and not mean.advice.still_accepted
+    assert any("random cotangent" in change for change in mean.advice.changes) and not mean.advice.still_accepted
     zeros = example.bias_of_zeros()
     assert set(zeros.accepted) == set(zeros.same) and "bias left out" in zeros.same
     assert zeros.advice.changes == ("bias drawn from N(0, 1)",) and not zeros.advice.still_accepted

@@ -42,7 +42,7 @@ Derived<Base> Derive(const std::vector<double>& inputs,
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int32_t node = first + static_cast<int32_t>(i);
     derived.derivatives.push_back(tape.DerivativeOf(node));
-    derived.errors.push_back(tape.ErrorOf(node));
+    derived.errors.push_back(tape.ErrorOf(node).Total());
   }
   return derived;
 }
@@ -232,6 +232,53 @@ TEST(Traced, RowsAreRecordedAsAWhole) {
     EXPECT_NEAR(as_rows.errors[i], singly.errors[i], 0.2 * singly.errors[i]);
     EXPECT_LE(std::abs(rounded.derivatives[i] - as_rows.derivatives[i]),
               kRoundoff * as_rows.errors[i]);
+  }
+}
+
+// So do rows of numbers that were computed: features, their products with each
+// other and with inputs, and their sums.
+TEST(Traced, ComputedRowsAreRecordedAsAWhole) {
+  constexpr int64_t kWidth = 7;
+  std::vector<double> inputs;
+  const Draws draws(4, "rows");
+  for (uint64_t i = 0; i < 3 * kWidth; ++i)
+    inputs.push_back(static_cast<float>(draws.Normal(i)));
+  // The rows are declared, or not, or are changed afterwards.
+  enum class Kind { kRows, kNumbers, kChanged };
+  const auto function = [](Kind kind) {
+    return [kind]<typename Real>(const double* in) {
+      const auto features = [&](const double* x) {
+        std::vector<Real> row;
+        for (int64_t a = 0; a < kWidth; ++a)
+          row.push_back(exp(static_cast<Real>(x[a]) / 2));
+        if (kind != Kind::kNumbers) AsRow(row.data(), kWidth);
+        if (kind == Kind::kChanged) row[2] = row[2] + Real{0} * row[0];
+        return row;
+      };
+      std::vector<Real> sums(kWidth);
+      for (int64_t r = 0; r < 2; ++r) {
+        const std::vector<Real> q = features(in), k = features(in + r * kWidth);
+        const Real weight = Dot<Real>(q.data(), k.data(), kWidth) -
+                            Dot<Real>(k.data(), in + 2 * kWidth, kWidth);
+        AddScaledRow(sums.data(), weight, k.data(), kWidth);
+      }
+      if (kind != Kind::kNumbers) AsRow(sums.data(), kWidth);
+      return Dot<Real>(in + kWidth, sums.data(), kWidth);
+    };
+  };
+  const auto singly = Derive<double>(inputs, function(Kind::kNumbers));
+  for (const Kind kind : {Kind::kRows, Kind::kChanged}) {
+    const auto as_rows = Derive<double>(inputs, function(kind));
+    const auto rounded = Derive<float>(inputs, function(kind));
+    EXPECT_NEAR(as_rows.value, singly.value, 1e-13 * std::abs(singly.value));
+    EXPECT_NEAR(as_rows.error, singly.error, 0.45 * singly.error);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      EXPECT_NEAR(as_rows.derivatives[i], singly.derivatives[i],
+                  1e-13 * std::abs(singly.value));
+      EXPECT_NEAR(as_rows.errors[i], singly.errors[i], 0.45 * singly.errors[i]);
+      EXPECT_LE(std::abs(rounded.derivatives[i] - as_rows.derivatives[i]),
+                kRoundoff * as_rows.errors[i]);
+    }
   }
 }
 

@@ -283,6 +283,8 @@ class Caller:
                     return {}, {}, Fault(FaultKind.REFUSED, "no gradient reaches its inputs", "no gradient")
             else:
                 returned = self.function(**inputs, **params)
+        except _OutputMissing as error:
+            return {}, {}, Fault(FaultKind.OUTPUT_MISSING, f"returned no {error}")
         except (Exception, SystemExit) as error:  # pylint: disable=broad-except
             missing = {name for name in call.known_names if name not in inputs and name not in params}
             return {}, {}, _how_it_failed(error, missing)
@@ -333,7 +335,11 @@ class Caller:
             returned = self.function(**tensors, **params)
             outputs = returned if isinstance(returned, dict) else {"out": returned}
             first = next(iter(outputs))
-            return [outputs[name.partition("_")[2] or first] for name in cotangents]
+            names = [name.partition("_")[2] or first for name in cotangents]
+            for name in names:
+                if name not in outputs:
+                    raise _OutputMissing(name)
+            return [outputs[name] for name in names]
 
         if self.kind == "jax":
             _, pull = sys.modules["jax"].vjp(forward, inputs)
@@ -349,6 +355,10 @@ class Caller:
         outputs, grads = zip(*differentiable, strict=True)
         sys.modules["torch"].autograd.backward(outputs, grads)
         return {f"grad_{name}": leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+
+
+class _OutputMissing(Exception):
+    """The function did not return the output of this name."""
 
 
 def _raw(bits: _arrays.Array) -> _arrays.Array:
