@@ -253,10 +253,17 @@ void AddCases(const Operator& op, const Values& variant,
         }
     }
     const Image& image = kImages[0];
-    add(image.pixels, with({{axes[0], image.height},
-                            {axes[1], image.width},
-                            {"heads", "2"},
-                            {"per_head", "1"}}));
+    const Values headed = with({{axes[0], image.height},
+                                {axes[1], image.width},
+                                {"heads", "2"},
+                                {"per_head", "1"}});
+    add(image.pixels, headed);
+    for (const TensorRule& rule : signature.inputs)
+      if (rule.optional) {
+        Values more = headed;
+        more.emplace_back("with", rule.name);
+        add(image.pixels, more);
+      }
   }
   const std::string more = std::to_string(middle + 5);
   for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
