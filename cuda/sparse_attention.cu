@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kWarps* kLanes)
   S* to = tensors.out.data + head * tensors.out.head_stride + i * e + c0;
 #pragma unroll
   for (int c = 0; c < kOwn; ++c)
-    if (c < own) Store(out[c] / sum, to + c * kLanes);
+    if (c < own) Store(QuotientOrZero(out[c], sum), to + c * kLanes);
 }
 
 template <typename S>
@@ -358,7 +358,7 @@ __global__ void Combine(const Tensors<S> tensors, const Lists lists,
     value += factor * part(x)[2 * kSoftmaxQueries + at];
   }
   const int64_t i = lists.queries[split.first_query + r];
-  Store(value / sum,
+  Store(QuotientOrZero(value, sum),
         tensors.out.data + head * tensors.out.head_stride + i * e + at % e);
 }
 

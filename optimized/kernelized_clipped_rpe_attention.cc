@@ -310,7 +310,9 @@ class ByTerms : public Prepared {
       AddProduct(query, RowsOf(state + d_ * e_, d_, 1), normaliser);
       if (window_.causal) AddOwnKeys(h, b, worker, query, out, normaliser);
     }
-    for (int64_t i = 0; i < rows; ++i) out.row(i) /= normaliser(i, 0);
+    for (int64_t i = 0; i < rows; ++i)
+      if (normaliser(i, 0) != 0)  // the query sees a key
+        out.row(i) /= normaliser(i, 0);
   }
 
   // Adds the naive terms: their scores are in memory, for all visible keys.

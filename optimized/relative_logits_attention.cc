@@ -390,7 +390,7 @@ class DenseLogitsGradient : public WithScores<T> {
       T* const row = gradient_.Weights(i) + band.begin;
       const T* const logit = logits_.data() + i * E + this->Farthest(i, band);
       for (int64_t x = 0; x < band.count(); ++x) row[x] += logit[-x];
-      gradient_.Exponentiate(i, seen.By(h, i), nullptr);
+      gradient_.Exponentiate(i, 0, seen.By(h, i), nullptr);
     }
     gradient_.Scores(first, rows, keys, this->In("grad", h), this->In("v", h));
     const auto score_rows = gradient_.ScoreRows(first, rows, keys);

@@ -9,7 +9,7 @@
 //           largest score grows (softmax_tiles.h). Same operations, O(n)
 //           memory, faster than dense at every size; the baseline to beat.
 //
-// With `causal` both skip tiles that are wholly above the diagonal.
+// With `causal` or a window both skip tiles in which no query sees a key.
 //
 // Backward, `dense` stores the weights and the gradients of the scores of a
 // head (dense_gradient.h: five GEMMs); `tiled` processes its tiles twice,
@@ -45,6 +45,11 @@ struct Sizes {
         e(problem.Dim("e")),
         heads(problem.heads),
         has_bias(problem.HasInput("bias")),
+        has_sinks(problem.HasInput("sinks")),
+        has_lse(IndexOf(problem.outputs, "lse") >= 0),
+        has_grad_lse(problem.HasInput("grad_lse")),
+        softcap(problem.params.Has("softcap") ? problem.params.Number("softcap")
+                                              : 0),
         seen(problem),
         positions{problem.params.Has("width") ? problem.Dim("width") : 0} {}
 
@@ -55,6 +60,14 @@ struct Sizes {
     return bias + positions.Of(n_q - 1) - positions.Of(i);
   }
 
+  // Hides the keys of a tile, from key j on, that its queries, from `row` on,
+  // do not see. Padding is not part of a tile.
+  template <typename T>
+  void Hide(int64_t row, int64_t j, SoftmaxBlock<T>& block) const {
+    if (seen.LimitsAhead()) block.HideAfter(row + seen.LastOfZero() - j);
+    if (seen.LimitsBehind()) block.HideBefore(row + seen.FirstOfZero() - j);
+  }
+
   // Counts the flops of the pairs that are computed if this many queries
   // process their keys together.
   double Flops(int64_t block) const {
@@ -63,7 +76,7 @@ struct Sizes {
       for (int64_t first = 0; first < n_q; first += block) {
         const int64_t end = std::min(first + block, n_q);
         pairs += static_cast<double>(end - first) *
-                 static_cast<double>(seen.Before(h, end));
+                 static_cast<double>(seen.Before(h, end) - seen.From(h, first));
       }
     return 2 * pairs * static_cast<double>(d + e);
   }
@@ -78,7 +91,8 @@ struct Sizes {
   }
 
   int64_t n_q, n_k, d, e, heads;
-  bool has_bias;
+  bool has_bias, has_sinks, has_lse, has_grad_lse;
+  double softcap;  // 0: none
   SeenKeys seen;
   TokenPositions positions;
 };
@@ -106,27 +120,41 @@ class DenseSoftmax : public Prepared {
 
  private:
   void RunBlock(int64_t h, int64_t first) {
-    const auto& [n_q, n_k, d, e, heads, has_bias, seen, positions] = sizes_;
-    const int64_t rows = std::min(kRowBlock, n_q - first);
-    const int64_t keys = seen.Before(h, first + rows);
+    const int64_t n_k = sizes_.n_k, d = sizes_.d, e = sizes_.e;
+    const SeenKeys& seen = sizes_.seen;
+    const int64_t rows = std::min(kRowBlock, sizes_.n_q - first);
+    // Column 0 is the first key that one of these queries sees.
+    const int64_t begin = seen.From(h, first);
+    const int64_t keys = seen.Before(h, first + rows) - begin;
     const auto q = RowsOf(arrays_.In<T>("q").Head(h) + first * d, rows, d);
-    const auto k = RowsOf(arrays_.In<T>("k").Head(h), keys, d);
-    const auto v = RowsOf(arrays_.In<T>("v").Head(h), keys, e);
+    const auto k = RowsOf(arrays_.In<T>("k").Head(h) + begin * d, keys, d);
+    const auto v = RowsOf(arrays_.In<T>("v").Head(h) + begin * e, keys, e);
     auto scores = RowsOf(scores_.data() + first * n_k, rows, keys, n_k);
     auto out = RowsOf(arrays_.Out<T>("out").Head(h) + first * e, rows, e);
     Multiply(scale_, q, k.transpose(), scores);
     T sums[kRowBlock];
     for (int64_t i = 0; i < rows; ++i) {
       T* row = scores_.data() + (first + i) * n_k;
-      const int64_t visible = seen.By(h, first + i);
+      const int64_t from = seen.From(h, first + i) - begin;
+      const int64_t visible = seen.By(h, first + i) - begin;
+      if (sizes_.softcap > 0)
+        CapRow<T>(row + from, visible - from, static_cast<T>(sizes_.softcap),
+                  nullptr);
       const T* bias =
-          has_bias ? sizes_.BiasOf(arrays_.In<T>("bias").Head(h), first + i)
-                   : nullptr;
+          sizes_.has_bias
+              ? sizes_.BiasOf(arrays_.In<T>("bias").Head(h), first + i)
+              : nullptr;
       if (bias && sizes_.is_image()) {
-        for (int64_t j = 0; j < visible; ++j) row[j] += bias[positions.Of(j)];
+        for (int64_t j = from; j < visible; ++j)
+          row[j] += bias[sizes_.positions.Of(begin + j)];
         bias = nullptr;
       }
-      sums[i] = ExponentiateRow(row, visible, bias);
+      T sink = sizes_.has_sinks ? *arrays_.In<T>("sinks").Head(h) : T{0};
+      sums[i] = ExponentiateRow(
+          row + from, visible - from, bias ? bias + begin + from : nullptr,
+          sizes_.has_sinks ? &sink : nullptr,
+          sizes_.has_lse ? arrays_.Out<T>("lse").Head(h) + first + i : nullptr);
+      std::fill(row, row + from, T{0});
       std::fill(row + visible, row + keys, T{0});
     }
     Multiply(T{1}, scores, v, out);
@@ -152,11 +180,15 @@ class DenseSoftmaxGradient : public Prepared {
         arrays_(arrays),
         pool_(layout),
         gradient_(layout, sizes_.n_q, sizes_.n_k, sizes_.e),
+        slopes_(layout, sizes_.softcap > 0 ? sizes_.n_q * sizes_.n_k : 0),
+        sink_weights_(layout, sizes_.has_sinks ? sizes_.n_q : 0),
         grad_q_(layout, arrays, "grad_q", sizes_.heads),
         grad_k_(layout, arrays, "grad_k", sizes_.heads),
         grad_v_(layout, arrays, "grad_v", sizes_.heads) {
     if (sizes_.has_bias)
       grad_bias_.emplace(layout, arrays, "grad_bias", sizes_.heads);
+    if (sizes_.has_sinks)
+      grad_sinks_.emplace(layout, arrays, "grad_sinks", sizes_.heads);
   }
 
   void Run() override {
@@ -165,15 +197,19 @@ class DenseSoftmaxGradient : public Prepared {
     };
     for (int64_t h = 0; h < sizes_.heads; ++h) {
       pool_.For(blocks(sizes_.n_q),
+                [&](int64_t block, int) { RunScores(h, block * kRowBlock); });
+      if (grad_bias_) AddBiasGradient(h);
+      if (grad_sinks_) AddSinkGradient(h);
+      pool_.For(blocks(sizes_.n_q),
                 [&](int64_t block, int) { RunQueries(h, block * kRowBlock); });
       pool_.For(blocks(sizes_.n_k),
                 [&](int64_t block, int) { RunKeys(h, block * kRowBlock); });
-      if (grad_bias_) AddBiasGradient(h);
     }
     grad_q_.AddUp(pool_);
     grad_k_.AddUp(pool_);
     grad_v_.AddUp(pool_);
     if (grad_bias_) grad_bias_->AddUp(pool_);
+    if (grad_sinks_) grad_sinks_->AddUp(pool_);
   }
 
   // Counts scores, grad_q and grad_k of width d; g.v and grad_v of width e.
@@ -184,29 +220,61 @@ class DenseSoftmaxGradient : public Prepared {
   }
 
  private:
-  void RunQueries(int64_t h, int64_t first) {
-    const auto& [n_q, n_k, d, e, heads, has_bias, seen, positions] = sizes_;
-    const int64_t rows = std::min(kRowBlock, n_q - first);
+  // Computes the weights of these queries, and the gradients of their scores.
+  void RunScores(int64_t h, int64_t first) {
+    const int64_t n_k = sizes_.n_k, d = sizes_.d;
+    const SeenKeys& seen = sizes_.seen;
+    const int64_t rows = std::min(kRowBlock, sizes_.n_q - first);
     const int64_t keys = seen.Before(h, first + rows);
     const auto q = RowsOf(arrays_.In<T>("q").Head(h) + first * d, rows, d);
     const auto k = RowsOf(arrays_.In<T>("k").Head(h), keys, d);
     auto scores = RowsOf(gradient_.Weights(first), rows, keys, n_k);
     Multiply(scale_, q, k.transpose(), scores);
     for (int64_t i = first; i < first + rows; ++i) {
-      const T* bias =
-          has_bias ? sizes_.BiasOf(arrays_.In<T>("bias").Head(h), i) : nullptr;
+      const int64_t from = seen.From(h, i), visible = seen.By(h, i);
+      T* const own = gradient_.Weights(i);
+      if (sizes_.softcap > 0)
+        CapRow(own, keys, static_cast<T>(sizes_.softcap),
+               slopes_.data() + i * n_k);
+      const T* bias = sizes_.has_bias
+                          ? sizes_.BiasOf(arrays_.In<T>("bias").Head(h), i)
+                          : nullptr;
       if (bias && sizes_.is_image()) {
-        T* const own = gradient_.Weights(i);
-        for (int64_t j = 0; j < seen.By(h, i); ++j)
-          own[j] += bias[positions.Of(j)];
+        for (int64_t j = from; j < visible; ++j)
+          own[j] += bias[sizes_.positions.Of(j)];
         bias = nullptr;
       }
-      gradient_.Exponentiate(i, seen.By(h, i), bias);
+      if (sizes_.has_sinks) sink_weights_[i] = *arrays_.In<T>("sinks").Head(h);
+      gradient_.Exponentiate(i, from, visible, bias,
+                             sizes_.has_sinks ? &sink_weights_[i] : nullptr);
     }
-    gradient_.Scores(first, rows, keys, arrays_.In<T>("grad").Head(h),
-                     arrays_.In<T>("v").Head(h));
+    gradient_.Scores(
+        first, rows, keys, arrays_.In<T>("grad").Head(h),
+        arrays_.In<T>("v").Head(h),
+        sizes_.has_grad_lse ? arrays_.In<T>("grad_lse").Head(h) : nullptr);
+  }
+
+  // Computes grad_q, once the gradient of the bias is there: a softcap's
+  // derivatives are factors of the gradients of the scaled products only.
+  void RunQueries(int64_t h, int64_t first) {
+    const int64_t d = sizes_.d;
+    const int64_t rows = std::min(kRowBlock, sizes_.n_q - first);
+    const int64_t keys = sizes_.seen.Before(h, first + rows);
+    const auto k = RowsOf(arrays_.In<T>("k").Head(h), keys, d);
+    auto scores = gradient_.ScoreRows(first, rows, keys);
+    if (sizes_.softcap > 0)
+      scores.array() *=
+          RowsOf(slopes_.data() + first * sizes_.n_k, rows, keys, sizes_.n_k)
+              .array();
     auto grad_q = RowsOf(grad_q_.Head(h) + first * d, rows, d);
-    Multiply(scale_, gradient_.ScoreRows(first, rows, keys), k, grad_q);
+    Multiply(scale_, scores, k, grad_q);
+  }
+
+  void AddSinkGradient(int64_t h) {
+    T sum = 0;
+    for (int64_t i = 0; i < sizes_.n_q; ++i)
+      sum -= sink_weights_[i] * gradient_.Dot(i);
+    *grad_sinks_->Head(h) = sum;
   }
 
   void AddBiasGradient(int64_t h) {
@@ -240,8 +308,10 @@ class DenseSoftmaxGradient : public Prepared {
   const Arrays arrays_;
   ThreadPool pool_;
   DenseGradient<T> gradient_;
+  Buffer<T> slopes_;        // of the softcap, [n_q, n_k]
+  Buffer<T> sink_weights_;  // [n_q]
   SharedGradient<T> grad_q_, grad_k_, grad_v_;
-  std::optional<SharedGradient<T>> grad_bias_;
+  std::optional<SharedGradient<T>> grad_bias_, grad_sinks_;
 };
 
 template <typename T>
@@ -292,24 +362,30 @@ class TiledSoftmax : public Prepared {
         work(row, std::min(kBlockQueries<T>, last - row),
              blocks[(row - first) / kBlockQueries<T>]);
     };
+    const SeenKeys& seen = sizes_.seen;
+    const T* const sink =
+        sizes_.has_sinks ? arrays_.In<T>("sinks").Head(h) : nullptr;
     for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
-      block.Begin(q + row * d, d, rows, scale_);
+      block.Begin(q + row * d, d, rows, scale_, sink);
     });
-    for (int64_t j = 0; j < sizes_.seen.Before(h, last); j += kTileKeys)
+    for (int64_t j = seen.From(h, first) / kTileKeys * kTileKeys;
+         j < seen.Before(h, last); j += kTileKeys)
       for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
-        const int64_t visible = sizes_.seen.Before(h, row + rows);
-        if (j >= visible) return;
+        const int64_t visible = seen.Before(h, row + rows);
+        if (j >= visible || j + kTileKeys <= seen.From(h, row)) return;
         block.Scores(k + j * d, d, std::min(kTileKeys, visible - j));
+        if (sizes_.softcap > 0) block.Cap(static_cast<T>(sizes_.softcap));
         if (sizes_.has_bias && sizes_.is_image())
           AddImageBias(h, row, rows, j, std::min(kTileKeys, visible - j),
                        block);
         else if (sizes_.has_bias)  // bias of query `row` and key j first
           block.AddBias(sizes_.BiasOf(arrays_.In<T>("bias").Head(h), row) + j);
-        if (sizes_.seen.causal())
-          block.HideAfter(row + sizes_.seen.first() - j);
+        sizes_.Hide(row, j, block);
         block.Accumulate(v + j * e, e);
       });
+    T* const lse = sizes_.has_lse ? arrays_.Out<T>("lse").Head(h) : nullptr;
     for_blocks([&](int64_t row, int64_t, SoftmaxBlock<T>& block) {
+      if (lse) block.LogSums(lse + row);
       block.End(out + row * e, e);
     });
   }
@@ -350,15 +426,18 @@ class TiledSoftmaxGradient : public Prepared {
         pool_(layout),
         parts_(Parts(sizes_)),
         offsets_(sizes_.has_bias ? sizes_.n_q + sizes_.n_k - 1 : 0),
-        part_size_(WholeLines<T>(sizes_.n_k * (sizes_.d + sizes_.e) +
+        part_size_(WholeLines<T>(sizes_.n_k * (sizes_.d + sizes_.e) + 1 +
                                  (offsets_ > 0 ? offsets_ + 2 * kMargin : 0))),
         sums_(layout, sizes_.heads * parts_ * part_size_),
-        blocks_(PartPerThread<GradientBlock<T>>(layout, sizes_.d, sizes_.e)),
+        blocks_(PartPerThread<GradientBlock<T>>(layout, sizes_.d, sizes_.e,
+                                                sizes_.softcap > 0)),
         grad_q_(layout, arrays, "grad_q", sizes_.heads),
         grad_k_(layout, arrays, "grad_k", sizes_.heads),
         grad_v_(layout, arrays, "grad_v", sizes_.heads) {
     if (sizes_.has_bias)
       grad_bias_.emplace(layout, arrays, "grad_bias", sizes_.heads);
+    if (sizes_.has_sinks)
+      grad_sinks_.emplace(layout, arrays, "grad_sinks", sizes_.heads);
   }
 
   void Run() override {
@@ -370,6 +449,7 @@ class TiledSoftmaxGradient : public Prepared {
     grad_k_.AddUp(pool_);
     grad_v_.AddUp(pool_);
     if (grad_bias_) grad_bias_->AddUp(pool_);
+    if (grad_sinks_) grad_sinks_->AddUp(pool_);
   }
 
   // Counts the forward pass; the scores again, grad_q and grad_k of width d;
@@ -391,12 +471,13 @@ class TiledSoftmaxGradient : public Prepared {
   }
 
   struct Sums {
-    T *grad_k, *grad_v, *grad_bias;
+    T *grad_k, *grad_v, *grad_sink, *grad_bias;
   };
   Sums SumsOf(int64_t h, int64_t part) const {
     T* const first = sums_.data() + (h * parts_ + part) * part_size_;
     T* const values = first + sizes_.n_k * sizes_.d;
-    return {first, values, values + sizes_.n_k * sizes_.e + kMargin};
+    T* const sink = values + sizes_.n_k * sizes_.e;
+    return {first, values, sink, sink + 1 + kMargin};
   }
 
   void RunPart(int64_t h, int64_t part, GradientBlock<T>& block) {
@@ -407,23 +488,30 @@ class TiledSoftmaxGradient : public Prepared {
     const T* const v = arrays_.In<T>("v").Head(h);
     const T* const bias =
         sizes_.has_bias ? arrays_.In<T>("bias").Head(h) + n_q - 1 : nullptr;
+    const T* const sink =
+        sizes_.has_sinks ? arrays_.In<T>("sinks").Head(h) : nullptr;
+    const T* const grad_lse =
+        sizes_.has_grad_lse ? arrays_.In<T>("grad_lse").Head(h) : nullptr;
     for (int64_t row = part * kBlockQueries<T>; row < n_q;
          row += parts_ * kBlockQueries<T>) {
       const int64_t rows = std::min(kBlockQueries<T>, n_q - row);
       const int64_t visible = sizes_.seen.Before(h, row + rows);
+      const int64_t begin = sizes_.seen.From(h, row) / kTileKeys * kTileKeys;
       const auto for_tiles = [&](const auto& use) {
-        for (int64_t j = 0; j < visible; j += kTileKeys) {
+        for (int64_t j = begin; j < visible; j += kTileKeys) {
           block.scores().Scores(k + j * d, d, std::min(kTileKeys, visible - j));
+          if (sizes_.softcap > 0) block.Cap(static_cast<T>(sizes_.softcap));
           if (bias) block.scores().AddBias(bias - row + j);
-          if (sizes_.seen.causal())
-            block.scores().HideAfter(row + sizes_.seen.first() - j);
+          sizes_.Hide(row, j, block.scores());
           use(j);
         }
       };
       block.Begin(arrays_.In<T>("q").Head(h) + row * d, rows, scale_,
-                  arrays_.In<T>("grad").Head(h) + row * e);
+                  arrays_.In<T>("grad").Head(h) + row * e, sink,
+                  grad_lse ? grad_lse + row : nullptr);
       for_tiles([&](int64_t j) { block.scores().Accumulate(v + j * e, e); });
       block.Turn();
+      if (sink) *sums.grad_sink += block.SinkGradient(*sink);
       for_tiles([&](int64_t j) {
         block.Accumulate(k + j * d, v + j * e, sums.grad_k + j * d,
                          sums.grad_v + j * e,
@@ -445,6 +533,7 @@ class TiledSoftmaxGradient : public Prepared {
     add(grad_k_.Head(h), sizes_.n_k * sizes_.d, &Sums::grad_k);
     add(grad_v_.Head(h), sizes_.n_k * sizes_.e, &Sums::grad_v);
     if (grad_bias_) add(grad_bias_->Head(h), offsets_, &Sums::grad_bias);
+    if (grad_sinks_) add(grad_sinks_->Head(h), 1, &Sums::grad_sink);
   }
 
   const Sizes sizes_;
@@ -455,7 +544,7 @@ class TiledSoftmaxGradient : public Prepared {
   Buffer<T> sums_;  // over the queries of each part
   std::vector<GradientBlock<T>> blocks_;
   SharedGradient<T> grad_q_, grad_k_, grad_v_;
-  std::optional<SharedGradient<T>> grad_bias_;
+  std::optional<SharedGradient<T>> grad_bias_, grad_sinks_;
 };
 
 std::string NoImageBiasBackward(const Problem& problem) {

@@ -83,7 +83,7 @@ class ClusteredAttentionReference : public Reference<Real> {
     const double* q = q_.Head(id.head) + id.row * d_;
     const auto& own = query_clusters_[id.head * n_ + id.row];
     bool certain = own.size() == 1;
-    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    SoftmaxRow<Real> row(problem_);
     for (int64_t j = 0; j < (causal_ ? id.row + 1 : n_); ++j) {
       const auto& others = key_clusters_[id.head * n_ + j];
       if (j == id.row || others.front() == own.front())

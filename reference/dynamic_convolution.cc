@@ -26,7 +26,7 @@ class DynamicConvolutionReference : public Reference<Real> {
   void Row(const RowId& id, Real* value, double* units) override {
     const double* x = x_.Head(id.head);
     ReducedRows<Real> values(taps_, e_);
-    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    SoftmaxRow<Real> row(problem_);
     for (int64_t t = 0; t < taps_; ++t) {
       row.See(t, Logit(x + id.row * d_, phi_k_.Head(id.head) + t));
       const int64_t j = id.row + t - before_;

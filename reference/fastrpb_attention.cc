@@ -38,7 +38,7 @@ class FastRpbAttentionReference : public Reference<Real> {
     const auto width = static_cast<size_t>(e_);
     LongSums<Real> product(width);
     std::vector<double> product_units(static_cast<size_t>(e_));
-    const int64_t seen = visible_.Count(id.head, id.row);
+    const int64_t seen = visible_.End(id.head, id.row);
     const double terms = 1.01 * static_cast<double>(n_k_ + 1);
     for (int64_t j = 0; j < seen; ++j) {
       double magnitude = 0;
@@ -100,7 +100,7 @@ class FastRpbAttentionOperator final
         rules.push_back(std::move(rule));
     const bool image = params.Has("height") || params.Has("width");
     // An image has no padding, so key_lengths does not apply.
-    for (ParamRule& rule : VisibleKeysParams(image))
+    for (ParamRule& rule : VisibleKeysParams({.query_offset = !image}))
       if (!image || rule.name != "key_lengths")
         rules.push_back(std::move(rule));
     if (linear)

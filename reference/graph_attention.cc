@@ -130,7 +130,7 @@ class GraphAttentionReference : public Reference<Real> {
     const auto head = static_cast<size_t>(id.head);
     const ReducedRows<Real>& u = numbers_[head];
     const Score<Real>& own = of_queries_[head][static_cast<size_t>(id.row)];
-    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    SoftmaxRow<Real> row(problem_);
     for (int64_t j : KeysOf(id.head, id.row)) {
       Score<Real> score =
           own.Plus(of_keys_[head][static_cast<size_t>(j)].value);

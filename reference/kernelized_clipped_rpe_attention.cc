@@ -39,6 +39,11 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
 
   void Row(const RowId& id, Real* value, double* units) override {
     const int64_t i = id.row;
+    if (visible_.End(id.head, i) == 0) {
+      std::fill_n(value, e_, Real{0});
+      if (units) std::fill_n(units, e_, 0.0);
+      return;
+    }
     std::vector<double> gaps(d_);
     const std::vector<Real> query = QueryFeatures(id.head, i, gaps);
     const double* v = v_.Head(id.head);
@@ -46,7 +51,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
     LongSums<Real> sums(width + 1);  // the last sum is the normaliser
     double normaliser_units = 0;
     std::vector<double> sum_units(e_);
-    const auto seen = static_cast<size_t>(visible_.Count(id.head, i));
+    const auto seen = static_cast<size_t>(visible_.End(id.head, i));
     ForTerms(seen, [&](size_t term) {
       const auto j = static_cast<int64_t>(term);
       const Real* key =

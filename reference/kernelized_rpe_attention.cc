@@ -40,7 +40,7 @@ class KernelizedRpeAttentionOperator final
     // An image needs both height and width, a sequence has neither.
     const bool image = params.Has("height") || params.Has("width");
     // An image has no padding, so key_lengths does not apply.
-    for (ParamRule& rule : VisibleKeysParams(image))
+    for (ParamRule& rule : VisibleKeysParams({.query_offset = !image}))
       if (!image || rule.name != "key_lengths")
         rules.push_back(std::move(rule));
     std::ranges::move(NormaliserParams(), std::back_inserter(rules));

@@ -27,8 +27,8 @@ class LinformerAttentionReference : public Reference<Real> {
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
-    AttendToReduced(problem_, id, q_.Head(id.head) + id.row * d_, d_, e_,
-                    scale_, p_, keys_[id.head], values_[id.head], value, units);
+    AttendToReduced(problem_, q_.Head(id.head) + id.row * d_, d_, e_, scale_,
+                    p_, keys_[id.head], values_[id.head], value, units);
   }
 
  private:

@@ -31,9 +31,8 @@ class MemoryCompressedAttentionReference : public Reference<Real> {
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
-    AttendToReduced(problem_, id, q_.Head(id.head) + id.row * d_, d_, e_,
-                    scale_, count_, keys_[id.head], values_[id.head], value,
-                    units);
+    AttendToReduced(problem_, q_.Head(id.head) + id.row * d_, d_, e_, scale_,
+                    count_, keys_[id.head], values_[id.head], value, units);
   }
 
  private:

@@ -35,7 +35,7 @@ class NystromAttentionReference : public Reference<Real> {
     const auto size = static_cast<size_t>(segments_);
     std::vector<Real> weights(size);
     std::vector<double> weight_units(size);
-    Weights(id, q_.Head(id.head) + id.row * d_, head.keys, weights.data(),
+    Weights(q_.Head(id.head) + id.row * d_, head.keys, weights.data(),
             weight_units.data());
     double norm = 0;
     for (const Real& weight : weights)
@@ -100,10 +100,9 @@ class NystromAttentionReference : public Reference<Real> {
 
   // Computes a query's weights over the landmarks, [segments].
   template <typename Query>
-  void Weights(const RowId& id, const Query* query,
-               const ReducedRows<Real>& keys, Real* weights, double* units,
-               const double* query_units = nullptr) const {
-    SoftmaxRow<Real> row(problem_, id.head, id.row);
+  void Weights(const Query* query, const ReducedRows<Real>& keys, Real* weights,
+               double* units, const double* query_units = nullptr) const {
+    SoftmaxRow<Real> row(problem_);
     for (int64_t a = 0; a < segments_; ++a)
       row.See(a, ScoreOf(query, query_units, keys.Row(a), keys.Units(a)));
     std::vector<double> identity(static_cast<size_t>(segments_ * segments_));
@@ -139,10 +138,9 @@ class NystromAttentionReference : public Reference<Real> {
     std::vector<Real> matrix(size * size), values(size * width);
     std::vector<double> matrix_units(size * size), value_units(size * width);
     for (int64_t a = 0; a < segments_; ++a) {
-      const RowId id{0, h, a};
-      Weights(id, queries.Row(a), head.keys, &matrix[a * segments_],
+      Weights(queries.Row(a), head.keys, &matrix[a * segments_],
               &matrix_units[a * segments_], queries.Units(a));
-      SoftmaxRow<Real> row(problem_, h, a);
+      SoftmaxRow<Real> row(problem_);
       for (int64_t j = 0; j < n_; ++j)
         row.See(j, ScoreOf(queries.Row(a), queries.Units(a), k + j * d_,
                            static_cast<const double*>(nullptr)));

@@ -31,8 +31,8 @@ class PositionAttentionReference : public Reference<Real> {
 
   void Row(const RowId& id, Real* value, double* units) override {
     const Head& head = heads_[id.head];
-    SoftmaxRow<Real> row(problem_, id.head, id.row);
-    for (int64_t j = 0; j < visible_.Count(id.head, id.row); ++j) {
+    SoftmaxRow<Real> row(problem_);
+    for (int64_t j = 0; j < visible_.End(id.head, id.row); ++j) {
       const Score<Real> score = PairScore(head, id.head, id.row, j);
       row.See(j, {scale_ * score.value,
                   1.01 * static_cast<double>(scale_) * score.units});

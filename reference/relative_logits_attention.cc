@@ -32,8 +32,8 @@ class RelativeLogitsAttentionReference : public Reference<Real> {
         visible_(problem) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
-    SoftmaxRow<Real> row(problem_, id.head, id.row);
-    for (int64_t j = 0; j < visible_.Count(id.head, id.row); ++j)
+    SoftmaxRow<Real> row(problem_);
+    for (int64_t j = 0; j < visible_.End(id.head, id.row); ++j)
       row.See(j, ScoreOf(id.head, id.row, j));
     row.Write(
         e_, [&](int64_t j) { return v_.Head(id.head) + j * e_; }, value, units);

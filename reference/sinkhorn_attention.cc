@@ -37,8 +37,8 @@ class SinkhornAttentionReference : public Reference<Real> {
     const int64_t own = id.row / block_;
     const ReducedRows<Real> keys = Seen(id.head, own, k_, d_);
     const ReducedRows<Real> values = Seen(id.head, own, v_, e_);
-    AttendToReduced(problem_, id, q_.Head(id.head) + id.row * d_, d_, e_,
-                    scale_, 2 * block_, keys, values, value, units);
+    AttendToReduced(problem_, q_.Head(id.head) + id.row * d_, d_, e_, scale_,
+                    2 * block_, keys, values, value, units);
   }
 
  private:

@@ -14,40 +14,6 @@
 namespace subquad {
 namespace {
 
-// Throws for the first pixel that sees no pixel through a mask of offsets.
-void CheckEveryPixelSees(const Problem& problem, const Tensor& bias,
-                         const BiasByOffset& by_offset) {
-  const VisibleKeys visible(problem);
-  for (int64_t head = 0; head < problem.heads; ++head) {
-    const double* b = bias.Head(head);
-    for (int64_t i = 0; i < by_offset.n_q; ++i) {
-      const int64_t count = visible.Count(head, i);
-      int64_t j = 0;
-      while (j < count && b[by_offset.Index(i, j)] ==
-                              -std::numeric_limits<double>::infinity())
-        ++j;
-      if (j == count) ThrowSeesNothing(problem, head, i);
-    }
-  }
-}
-
-// Throws for the first query that sees no key through a mask of offsets.
-void CheckEveryQuerySees(const Problem& problem, const Tensor& bias) {
-  const VisibleKeys visible(problem);
-  const int64_t n_q = problem.Dim("n_q"), n_k = problem.Dim("n_k");
-  for (int64_t slice = 0; slice < bias.slices.count(); ++slice) {
-    const double* b = bias.Slice(slice);
-    std::vector<int64_t> finite(n_q + n_k);  // count among the first t offsets
-    for (int64_t t = 0; t < n_q + n_k - 1; ++t)
-      finite[t + 1] =
-          finite[t] + (b[t] != -std::numeric_limits<double>::infinity());
-    for (int64_t head : bias.slices.Readers(slice))
-      for (int64_t i = 0; i < n_q; ++i)
-        if (finite[n_q - 1 - i + visible.Count(head, i)] == finite[n_q - 1 - i])
-          ThrowSeesNothing(problem, head, i);
-  }
-}
-
 template <typename Real>
 class SoftmaxAttentionReference : public Reference<Real> {
  public:
@@ -57,25 +23,31 @@ class SoftmaxAttentionReference : public Reference<Real> {
         k_(inputs["k"]),
         v_(inputs["v"]),
         bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
+        sinks_(problem.HasInput("sinks") ? &inputs["sinks"] : nullptr),
+        lse_(IndexOf(problem.outputs, "lse")),
         by_offset_{problem.queries,
                    problem.params.Has("width") ? problem.Dim("width") : 0},
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         visible_(problem),
-        scale_(SoftmaxScale<Real>(problem)) {
-    if (bias_ && by_offset_.width > 0)
-      CheckEveryPixelSees(problem, *bias_, by_offset_);
-    else if (bias_)
-      CheckEveryQuerySees(problem, *bias_);
-  }
+        scale_(SoftmaxScale<Real>(problem)),
+        softcap_(problem.params.Has("softcap")
+                     ? problem.params.Number("softcap")
+                     : 0),
+        roundoff_(Info(problem.scalar).unit_roundoff) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
-    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    SoftmaxRow<Real> row(problem_);
     const double* q = q_.Head(id.head) + id.row * d_;
     const double* bias = bias_ ? bias_->Head(id.head) : nullptr;
-    for (int64_t j = 0; j < visible_.Count(id.head, id.row); ++j) {
+    if (sinks_) row.AddSink(static_cast<Real>(*sinks_->Head(id.head)));
+    const int64_t end = visible_.End(id.head, id.row);
+    for (int64_t j = visible_.First(id.head, id.row); j < end; ++j) {
       const auto score = [&] {
-        return ScaledDot<Real>(q, k_.Head(id.head) + j * d_, d_, scale_);
+        const Score<Real> dot =
+            ScaledDot<Real>(q, k_.Head(id.head) + j * d_, d_, scale_);
+        return softcap_ > 0 ? dot.Capped(static_cast<Real>(softcap_), roundoff_)
+                            : dot;
       };
       if (!bias) {
         row.See(j, score());
@@ -85,6 +57,7 @@ class SoftmaxAttentionReference : public Reference<Real> {
       if (of_pair != -std::numeric_limits<double>::infinity())
         row.See(j, score().Plus(static_cast<Real>(of_pair)));
     }
+    if (id.output == lse_) return row.WriteLogSum(value, units);
     row.Write(
         e_, [&](int64_t j) { return v_.Head(id.head) + j * e_; }, value, units);
   }
@@ -95,10 +68,14 @@ class SoftmaxAttentionReference : public Reference<Real> {
   const Tensor& k_;
   const Tensor& v_;
   const Tensor* bias_;
+  const Tensor* sinks_;
+  const int lse_;  // the index of this output, or -1
   const BiasByOffset by_offset_;
   const int64_t d_, e_;
   const VisibleKeys visible_;
   const Real scale_;
+  const double softcap_;  // 0: none
+  const double roundoff_;
 };
 
 class SoftmaxAttentionOperator final
@@ -106,15 +83,26 @@ class SoftmaxAttentionOperator final
  public:
   const Description& description() const override {
     static const Description kDescription = {
-        "softmax_attention", "out_i = softmax_j(scale q_i.k_j + bias(j-i)) v",
+        "softmax_attention",
+        "out_i = softmax_j(cap(scale q_i.k_j) + bias(j-i)) v, where sinks add "
+        "exp(sink) to the sum of the weights",
         "FastRPB eq. 1; NPRF eq. 1, 6; Transformers II eq. 1, 11"};
     return kDescription;
   }
 
   std::vector<ParamRule> ParamRules(const Params& params) const override {
     const bool image = params.Has("height") || params.Has("width");
-    std::vector<ParamRule> rules = VisibleKeysParams(image);
+    std::vector<ParamRule> rules =
+        VisibleKeysParams({.query_offset = !image,
+                           .least_offset = -kMaxInteger,
+                           .windows = true});
     rules.push_back(ParamRule::Scale("1/sqrt(d)"));
+    ParamRule softcap{"softcap", ParamType::kNumber,
+                      "scores x become softcap tanh(x / softcap), before the "
+                      "bias is added",
+                      false};
+    softcap.default_value = "none";
+    rules.push_back(std::move(softcap));
     for (ParamRule& rule : ImageParams()) {
       rule.required = image;
       rules.push_back(std::move(rule));
@@ -140,9 +128,14 @@ class SoftmaxAttentionOperator final
     }
     bias.optional = true;
     bias.may_be_minus_infinity = true;
+    TensorRule sinks{"sinks", {}, Role::kParameter};
+    sinks.optional = true;
     signature.inputs = {
-        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}, bias};
-    signature.outputs = {{"out", {n_q, "e"}}};
+        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}, bias, sinks};
+    TensorRule lse{"lse", {n_q}};
+    lse.optional = true;
+    lse.may_be_minus_infinity = true;
+    signature.outputs = {{"out", {n_q, "e"}}, lse};
     signature.queries = n_q;
     signature.keys = n_k;
     return signature;
@@ -152,9 +145,10 @@ class SoftmaxAttentionOperator final
     if (params.Has("height") || params.Has("width")) CompleteImage(n, params);
   }
 
-  double RowWork(const Problem& problem, int) const override {
+  double RowWork(const Problem& problem, int output) const override {
     return static_cast<double>(problem.keys) *
-           static_cast<double>(problem.Dim("d") + problem.Dim("e"));
+           static_cast<double>(problem.Dim("d") +
+                               (output == 0 ? problem.Dim("e") : 0));
   }
 };
 

@@ -1,22 +1,33 @@
-// softmax_attention: out_i = softmax_j( scale q_i.k_j + bias(j - i) ) v
+// softmax_attention: out_i = softmax_j( cap(scale q_i.k_j) + bias(j - i) ) v
 // (FastRPB eq. 1; NPRF eq. 1 and 6; Transformers II eq. 1 and 11)
 //
 //   q [n_q, d], k [n_k, d], v [n_k, e]
 //   bias [n_q+n_k-1]  optional, by increasing offset: entry t is the bias of
 //                     j - i = t - (n_q-1); -inf hides the key
-//   out  [n_q, e]
+//   sinks              optional, one number for each head, [h], [b, h] or [1]:
+//                     exp(sink) is added to the sum of the weights
+//   out  [n_q, e]     zero for a query that sees no key
+//   lse  [n_q]        optional: ln(sum_j exp(s_ij) + exp(sink)), the logarithm
+//                     of the sum of the weights; -inf if it has no term
 // With height and width, q, k, v are the pixels of an image, and
 //   bias [2H-1, 2W-1]  optional, by the offsets of rows and of columns (Swin)
 //   causal, query_offset, key_lengths: see visible_keys.h; of an image no
-//                     query_offset. The entry of bias for key j and query i
+//                     query_offset. It may be negative: the first queries are
+//                     before all keys. The entry of bias for key j and query i
 //                     does not depend on them.
+//   window_left, window_right: see visible_keys.h; not of an image
 //   scale             default 1/sqrt(d)
+//   softcap           cap(x) = softcap tanh(x / softcap); default cap(x) = x
 //
 // Backward, with dS = dL/ds of softmax_rows.h, each summed over the heads that
 // share the tensor:
 //   grad_q[i] = scale sum_j dS_ij k_j      grad_k[j] = scale sum_i dS_ij q_i
 //   grad_v[j] = sum_i P_ij grad[i]
 //   grad_bias(dist) = sum over j - i = dist of dS_ij; 0 where the bias is -inf
+//   grad_sink = - sum_i P_i,sink D_i
+// An incoming gradient of lse is subtracted from D_i.
+// With a softcap, dS_ij of the two scaled sums is that of the capped score
+// times the derivative of the cap, 1 - tanh^2(x / softcap).
 //
 // Test inputs: normal draws give scores of order one, so that every
 // key matters and a missing or doubled one shows. A bias read as i - j, or with
@@ -24,7 +35,8 @@
 // beyond the range of exp: a maximum that is not subtracted is inf/inf there.
 // "dropping" makes rows whose largest score comes early or late, for the
 // rescaling of partial sums. Visible padding, and a query at a wrong position,
-// change which keys are in the mean.
+// change which keys are in the mean. A softcap near the size of the scores
+// moves every weight.
 //
 // Bound: see softmax_rows.h.
 #pragma once

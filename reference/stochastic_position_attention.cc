@@ -38,7 +38,7 @@ class SoftmaxOnNoise : public Reference<Real> {
     std::vector<Real> query(static_cast<size_t>(draws_));
     std::vector<double> query_units(query.size());
     positions_.Query(id.head, id.row, query.data(), query_units.data());
-    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    SoftmaxRow<Real> row(problem_);
     for (int64_t j = 0; j < n_k_ && (!causal_ || j <= id.row); ++j) {
       const int64_t at = (id.head * n_k_ + j) * draws_;
       Score<Real> score =

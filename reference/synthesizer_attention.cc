@@ -37,7 +37,7 @@ class SynthesizerAttentionReference : public Reference<Real> {
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
-    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    SoftmaxRow<Real> row(problem_);
     const int64_t keys = causal_ ? id.row + 1 : n_;
     if (kind_ == SynthesizerKind::kDense) {
       SeeDense(id, keys, row);

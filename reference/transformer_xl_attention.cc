@@ -48,7 +48,7 @@ class TransformerXlAttentionReference : public Reference<Real> {
     }
     AsRow(by_content.data(), d_);
     AsRow(by_position.data(), d_);
-    SoftmaxRow<Real> row(problem_, id.head, i);
+    SoftmaxRow<Real> row(problem_);
     for (int64_t j = 0; j < (causal_ ? memory_ + i + 1 : n_k_); ++j) {
       const double* k = k_.Head(id.head) + j * d_;
       const int64_t distance =

@@ -225,6 +225,39 @@ TEST(ClusteredAttention, RowsBetweenClustersAreMistrustedByName) {
   }
 }
 
+// Nothing is promised of the gradients of values that a program may choose in
+// place of others; those of the third cluster are bounded.
+TEST(ClusteredAttention, GradientsBetweenClustersHaveNoBound) {
+  std::vector<int64_t> clusters;
+  for (int64_t i = 0; i < 40; ++i) clusters.push_back(i % kRoundClusters);
+  OperatorRun run = ByFirstNumber(clusters, clusters, false);
+  run["k"][5 * kSizes.d] = run["k"][5 * kSizes.d + 1] = 1;
+  run["k"][5 * kSizes.d + 2] = 0;
+  Params params;
+  params.Set("kind", std::string("centroids"));
+  Trial trial =
+      MakeTrial(FindOperator("clustered_attention"), params, Scalar::kFloat32,
+                {{"q", {40, kSizes.d}, run["q"]},
+                 {"k", {40, kSizes.d}, run["k"]},
+                 {"v", {40, kSizes.e}, run["v"]},
+                 {"centroids", {kRoundClusters, kSizes.d}, run["centroids"]},
+                 {"grad", {40, kSizes.e}, NormalNumbers(40 * kSizes.e, 9)}},
+                1);
+  int compared = 0;
+  for (const OutputAnswer& output : trial.answer().outputs) {
+    if (output.name != "grad_v") continue;
+    for (size_t at = 0; at < output.units.size(); ++at) {
+      const auto row =
+          output.selection.rows[at / static_cast<size_t>(output.width)].row;
+      EXPECT_EQ(std::isinf(output.units[at]),
+                clusters[static_cast<size_t>(row)] < 2 || row == 5)
+          << output.name << " row " << row;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 40 * kSizes.e);
+}
+
 TEST(ClusteredAttention, ManyShapesOnAnyNumberOfThreads) {
   for (const char* kind : kKinds)
     for (const bool causal : {false, true})

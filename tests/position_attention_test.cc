@@ -409,7 +409,7 @@ TEST(PositionAttention, ParametersThatDoNotFitAreNamed) {
   expect("shaw", "p2c", std::string("released"));
   expect("deberta", "p2c", std::string("both"));
   expect("shaw", "key_lengths", IntegerList{kN + 1});
-  expect("shaw", "key_lengths", IntegerList{0});
+  expect("shaw", "key_lengths", IntegerList{-1});
   expect("shaw", "key_lengths", IntegerList{1, 2});
   expect("shaw", "query_offset", int64_t{1});
 }

@@ -302,22 +302,36 @@ TEST(SparseAttention, BiasByOffset) {
   }
 }
 
-TEST(SparseAttention, AQueryThatTheBiasLeavesWithoutKeysIsNamed) {
-  constexpr int64_t kN = 20;
-  OperatorRun run = Sparse(
-      kN, {{"pattern", S("sliding")}, {"window", I(1)}, {"dilation", I(1)}},
-      true);
-  Numbers bias(2 * kN - 1, 0);
-  bias[kN - 1] = -std::numeric_limits<double>::infinity();  // the query's own
-                                                            // key
-  run.Give("bias", {2 * kN - 1}, bias);
-  try {
-    run.Definition();
-    FAIL() << "taken";
-  } catch (const InvalidInput& error) {
-    EXPECT_NE(std::string(error.what()).find("query 0"), std::string::npos)
-        << error.what();
-  }
+// A causal query 0 whose own key the bias hides sees nothing; with `alone`, no
+// query does.
+TEST(SparseAttention, QueriesThatTheBiasLeavesWithoutKeysAreZero) {
+  constexpr int64_t kN = 90;
+  for (const Table& pattern :
+       {Table{{"pattern", S("sliding")}, {"window", I(1)}, {"dilation", I(1)}},
+        Table{{"pattern", S("local")}, {"block", I(16)}}})
+    for (const bool alone : {false, true}) {
+      OperatorRun run = Sparse(kN, pattern, true);
+      Numbers bias(2 * kN - 1, 0);
+      bias[kN - 1] = -std::numeric_limits<double>::infinity();
+      if (alone) std::fill(bias.begin(), bias.begin() + kN, bias[kN - 1]);
+      run.Give("bias", {2 * kN - 1}, bias);
+      const bool local = pattern.contains("block");
+      for (const std::string& program : run.Programs()) {
+        const Numbers out = run.Run(program);
+        const auto width = static_cast<int64_t>(out.size()) / kN;
+        for (int64_t i = 0; i < kN; ++i) {
+          const auto row = out.begin() + i * width;
+          EXPECT_EQ(
+              std::all_of(row, row + width, [](double x) { return x == 0; }),
+              alone || i == 0 || (local && i % 16 == 0))
+              << program << " row " << i;
+        }
+        // An answer of zeros alone is mistrusted.
+        EXPECT_EQ(run.Judge(program).outcome,
+                  alone ? Outcome::kMistrusted : Outcome::kPassed)
+            << program;
+      }
+    }
 }
 
 // Tests sizes beyond a tile, on several threads.

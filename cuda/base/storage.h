@@ -42,6 +42,12 @@ __device__ inline void Store(float value, __half* to) {
   *to = __float2half(value);
 }
 
+// Returns x / sum, or zero where the sum is zero: that of a query that sees no
+// key.
+__device__ inline float QuotientOrZero(float x, float sum) {
+  return sum == 0 ? 0.0f : x / sum;
+}
+
 // Calls f.operator()<S>() with the storage type of the scalar.
 template <typename Function>
 auto WithStorage(Scalar scalar, Function&& f) {

@@ -62,7 +62,7 @@ template <typename S>
 __global__ void DivideRows(const float* sums, const float* normalisers,
                            int64_t count, int64_t e, S* out) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < count) Store(sums[i] / normalisers[i / e], out + i);
+  if (i < count) Store(QuotientOrZero(sums[i], normalisers[i / e]), out + i);
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     Out* to = out.data + head * out.head_stride + i * e;
     for (int64_t x = threadIdx.x; x < e; x += kThreads)
-      Store(sums[x] / total, to + x);
+      Store(QuotientOrZero(sums[x], total), to + x);
   };
   // Each lane reads one mark; all warps read the same marks.
   for (int64_t row0 = static_cast<int64_t>(blockIdx.x) * kWarp;

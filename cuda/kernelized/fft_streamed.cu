@@ -203,7 +203,9 @@ __global__ void StoreQuotients(const float* sums, int64_t n_q, int64_t e,
   const float normaliser = i < n_q ? sums[e * n_q + i] : 1.0f;
   for (int k = threadIdx.y; k < kSide; k += kRows)
     tile.at[k][threadIdx.x] =
-        i < n_q && x0 + k < e ? sums[(x0 + k) * n_q + i] / normaliser : 0.0f;
+        i < n_q && x0 + k < e
+            ? QuotientOrZero(sums[(x0 + k) * n_q + i], normaliser)
+            : 0.0f;
   __syncthreads();
   const int64_t x = x0 + threadIdx.x;
   for (int k = threadIdx.y; k < kSide; k += kRows)

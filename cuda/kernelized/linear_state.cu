@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kTileThreads)
 #pragma unroll
     for (int c = 0; c < 4; ++c)
       if (x0 + column + c < e)
-        Store(normalisers ? sums[r][c] : sums[r][c] / normaliser,
+        Store(normalisers ? sums[r][c] : QuotientOrZero(sums[r][c], normaliser),
               to + column + c);
     if (x0 > 0 || lane > 0) continue;
     if (normalisers) normalisers[head * n_q + i] = normaliser;

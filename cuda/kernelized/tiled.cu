@@ -123,7 +123,8 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     S* to = out + head * out_stride + i * e + x0;
 #pragma unroll
     for (int c = 0; c < 4; ++c)
-      if (x0 + column + c < e) Store(sums[r][c] / normaliser, to + column + c);
+      if (x0 + column + c < e)
+        Store(QuotientOrZero(sums[r][c], normaliser), to + column + c);
   }
 }
 

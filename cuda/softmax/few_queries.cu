@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     out += shared.out[w][column];
   }
   if (gridDim.y == 1) {
-    Store(out / sum,
+    Store(QuotientOrZero(out, sum),
           tensors.out.data + head * tensors.out.head_stride + i * e + column);
     return;
   }

@@ -29,7 +29,7 @@ __global__ void DivideRows(const float* products, const float* sums,
   const float* own = products + blockIdx.y * pieces * rows * e + at;
   float sum = 0;
   for (int64_t piece = 0; piece < pieces; ++piece) sum += own[piece * rows * e];
-  Store(sum / sums[blockIdx.y * rows + at / e],
+  Store(QuotientOrZero(sum, sums[blockIdx.y * rows + at / e]),
         out + blockIdx.y * head_stride + at);
 }
 

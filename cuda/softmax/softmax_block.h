@@ -293,7 +293,8 @@ class SoftmaxState {
       for (int c = 0; c < kOwn; c += 4) {
         float four[4];
 #pragma unroll
-        for (int x = 0; x < 4; ++x) four[x] = out_[r][c + x] / sum;
+        for (int x = 0; x < 4; ++x)
+          four[x] = QuotientOrZero(out_[r][c + x], sum);
         const int column = SoftmaxColumn(c);
         StoreFour(four, columns - column, aligned, to(row + r) + column);
       }

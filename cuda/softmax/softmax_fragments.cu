@@ -355,10 +355,11 @@ __device__ inline void WriteQuotients(const Own& own, int rows, int columns,
       rows, [=](int row, int column, float first, float second, float sum) {
         S* const at = out + row * stride + column;
         if (column + 1 < columns && in_twos) {
-          *reinterpret_cast<uint32_t*>(at) = Pair<S>(first / sum, second / sum);
+          *reinterpret_cast<uint32_t*>(at) =
+              Pair<S>(QuotientOrZero(first, sum), QuotientOrZero(second, sum));
         } else {
-          if (column < columns) Store(first / sum, at);
-          if (column + 1 < columns) Store(second / sum, at + 1);
+          if (column < columns) Store(QuotientOrZero(first, sum), at);
+          if (column + 1 < columns) Store(QuotientOrZero(second, sum), at + 1);
         }
       });
 }

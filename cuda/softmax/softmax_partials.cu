@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int x = 0; x < kColumnsOfLane; ++x)
     if (first + x * kWarp < partials.columns)
-      Store(own.out[x] / own.sum, at + first + x * kWarp);
+      Store(QuotientOrZero(own.out[x], own.sum), at + first + x * kWarp);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cuda/base/launch.h"
+#include "cuda/base/storage.h"
 
 namespace subquad::device {
 
@@ -61,7 +62,7 @@ __global__ void SoftmaxOfRows(const Adjusted adjusted, int64_t rows,
   }
 #pragma unroll 4
   for (int64_t j = lane; j < n_k; j += kLanes)
-    at[j] = j < keys ? expf(score(j) - top) / sum : 0.0f;
+    at[j] = j < keys ? QuotientOrZero(expf(score(j) - top), sum) : 0.0f;
 }
 
 template <typename Adjusted>

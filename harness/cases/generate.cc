@@ -98,7 +98,7 @@ Inputs GenerateInputs(const Case& test_case, const Problem& problem) {
         tensor.shape.begin() +
             static_cast<std::ptrdiff_t>(problem.input_leading[t].size()),
         tensor.shape.end());
-    const int64_t rows = slice_shape.front();
+    const int64_t rows = slice_shape.empty() ? 1 : slice_shape.front();
     const int64_t row_size = slice_size / rows;
     const Draws draws(test_case.seed, id + "/" + rule.name);
     constexpr int64_t kChunk = 1 << 14;

@@ -70,13 +70,20 @@ void DrawParams(const Operator& op, int64_t n, Dice& dice, Values& values) {
         text = dice.Chance(rule.IsOnByDefault() ? 0.8 : 0.5) ? "1" : "0";
       else if (rule.type == ParamType::kText)
         text = dice.OneOf(rule.choices);
-      else if (rule.type == ParamType::kNumber && dice.Chance(0.5))
+      else if (rule.type == ParamType::kNumber &&
+               dice.Chance(rule.name == "softcap" ? 0.2 : 0.5))
         text = ToString(ParamValue(std::exp2(8 * dice.Uniform() - 6)));
       else if (rule.type == ParamType::kInteger && !rule.follows_n &&
-               dice.Chance(rule.name == "query_offset" ? 0.25 : 0.7))
+               dice.Chance(rule.name == "query_offset" ? 0.25
+                           : rule.required             ? 0.7
+                                                       : 0.15))
         text = std::to_string(
             std::min(rule.max, std::max<int64_t>(rule.min, 0) - 1 +
                                    dice.Size(std::max<int64_t>(n, 1) + 3)));
+      // A position may be before the first key.
+      if (rule.name == "query_offset" && rule.min < 0 && text != "0" &&
+          !text.empty() && dice.Chance(0.3))
+        text = "-" + text;
       if (text.empty()) continue;
       values.emplace_back(rule.name, text);
       chosen.Set(rule.name, ParseParam(rule, text));
@@ -131,6 +138,9 @@ void DrawSizes(const CaseRequest& request, Dice& dice, Values& values) {
     if (rule.optional && dice.Chance(0.5))
       with += (with.empty() ? "" : "+") + rule.name;
   }
+  for (const TensorRule& rule : signature.outputs)
+    if (rule.optional && dice.Chance(0.3))
+      with += (with.empty() ? "" : "+") + rule.name;
   if (!with.empty()) values.emplace_back("with", with);
   if (projections && dice.Chance(0.3))
     values.emplace_back("omega", "orthogonal");
@@ -146,7 +156,8 @@ void DrawKeyLengths(const CaseRequest& request, Dice& dice, Values& values) {
   const Problem problem = ProblemOf(probe);
   std::string lengths;
   for (int64_t item = 0; item < problem.Batch(); ++item)
-    lengths += (item > 0 ? "+" : "") + std::to_string(dice.Size(problem.keys));
+    lengths += (item > 0 ? "+" : "") +
+               std::to_string(dice.Chance(0.1) ? 0 : dice.Size(problem.keys));
   values.emplace_back("key_lengths", lengths);
 }
 
@@ -155,10 +166,10 @@ double WorkOf(const Case& test_case) {
   double work = 0;
   for (size_t o = 0; o < problem.outputs.size(); ++o) {
     const Shape shape = problem.OutputShape(o);
-    const auto rows =
-        static_cast<double>(problem.OutputSlices(o).count() *
-                            shape[problem.output_leading[o].size()]);
-    work += rows * WorkOfRow(problem, static_cast<int>(o));
+    const size_t first = problem.output_leading[o].size();
+    const int64_t rows = first < shape.size() ? shape[first] : 1;
+    work += static_cast<double>(problem.OutputSlices(o).count() * rows) *
+            WorkOfRow(problem, static_cast<int>(o));
   }
   return work;
 }

@@ -102,25 +102,36 @@ std::vector<Values> SharedAxes(const Signature& signature) {
 
 // Returns cases with query offsets and padding: one token against a cache, a
 // chunk of a prompt inside one, more keys than queries see, an offset beyond
-// the last key, and batch items of one key and of all keys.
+// the last key, and batch items of no key, of one and of all keys. If
+// `may_begin_early`, queries may be before the first key.
 std::vector<Values> Positions(const std::string& queries,
-                              const std::string& keys, int64_t middle) {
+                              const std::string& keys, int64_t middle,
+                              bool may_begin_early) {
   const auto text = [](int64_t number) {
     return std::to_string(std::max<int64_t>(1, number));
   };
   const std::string half = text(middle / 2), last = text(middle - 1);
-  return {{{queries, "1"}, {"query_offset", last}},
-          {{queries, half}, {"query_offset", text(middle - middle / 2)}},
-          {{"query_offset", "5"}},
-          {{keys, text(middle / 4)}, {"query_offset", half}},
-          {{"batch", "3"},
-           {"heads", "2"},
-           {"per_head", "1"},
-           {"key_lengths", "1+" + half + "+" + text(middle)}},
-          {{queries, half},
-           {"batch", "2"},
-           {"key_lengths", last + "+" + text(middle / 3)},
-           {"query_offset", "3"}}};
+  std::vector<Values> positions = {
+      {{queries, "1"}, {"query_offset", last}},
+      {{queries, half}, {"query_offset", text(middle - middle / 2)}},
+      {{"query_offset", "5"}},
+      {{keys, text(middle / 4)}, {"query_offset", half}},
+      {{"batch", "4"},
+       {"heads", "2"},
+       {"per_head", "1"},
+       {"key_lengths", "0+1+" + half + "+" + text(middle)}},
+      {{queries, half},
+       {"batch", "2"},
+       {"key_lengths", last + "+" + text(middle / 3)},
+       {"query_offset", "3"}}};
+  // Aligned at the last query and key: the first queries see nothing.
+  if (may_begin_early)
+    positions.push_back(
+        {{keys, half},
+         {"query_offset",
+          std::to_string(std::min<int64_t>(
+              -1, std::max<int64_t>(1, middle / 2) - middle))}});
+  return positions;
 }
 
 // Returns the other forms of a problem: queries and keys at other positions,
@@ -128,14 +139,25 @@ std::vector<Values> Positions(const std::string& queries,
 std::vector<Values> FormsOf(const Operator& op, const Params& params,
                             const Signature& signature, int64_t middle) {
   std::vector<Values> forms;
-  if (HasParam(op, params, "query_offset"))
-    forms = Positions(signature.queries, signature.keys, middle);
+  const std::vector<ParamRule> rules = op.ParamRules(params);
+  const auto offset =
+      std::ranges::find(rules, "query_offset", &ParamRule::name);
+  if (offset != rules.end())
+    forms =
+        Positions(signature.queries, signature.keys, middle, offset->min < 0);
   else if (HasParam(op, params, "key_lengths"))
-    forms = {{{"batch", "2"},
+    forms = {{{"batch", "3"},
               {"heads", "2"},
               {"per_head", "1"},
               {"key_lengths",
-               "1+" + std::to_string(std::max<int64_t>(1, middle - 1))}}};
+               "0+1+" + std::to_string(std::max<int64_t>(1, middle - 1))}}};
+  if (HasParam(op, params, "window_left")) {
+    const std::string narrow = std::to_string(std::min<int64_t>(7, middle / 3));
+    forms.push_back({{"window_left", narrow}});
+    forms.push_back({{"window_left", narrow}, {"window_right", "2"}});
+    forms.push_back({{"window_left", "1"}, {"query_offset", "3"}});
+  }
+  if (HasParam(op, params, "softcap")) forms.push_back({{"softcap", "0.75"}});
   if (HasParam(op, params, "eps")) {
     // Random features of long rows are so small that eps would dominate.
     const bool projects =
@@ -194,6 +216,11 @@ void AddCases(const Operator& op, const Values& variant,
   request.values = variant;
   const Case probe = MakeCase(request);
   const Signature signature = op.SignatureFor(probe.params, false);
+  // The inputs and outputs that a case names to have them.
+  std::vector<std::string> optional;
+  for (const auto& rules : {signature.inputs, signature.outputs})
+    for (const TensorRule& rule : rules)
+      if (rule.optional) optional.push_back(rule.name);
   Values narrow;  // an awkward width keeps small cases cheap and blocks ragged
   if (HasSize(signature, "e") && !Gives(variant, "e"))
     narrow.emplace_back("e", "19");
@@ -224,33 +251,28 @@ void AddCases(const Operator& op, const Values& variant,
       InTurn(FormsOf(op, probe.params, signature, middle), turn);
   for (const Values& values : forms) {
     add(middle, with(values));
-    for (const TensorRule& rule : signature.inputs)
-      if (rule.optional) {
-        Values more = with(values);
-        more.emplace_back("with", rule.name);
-        add(middle, more);
-      }
+    for (const std::string& name : optional) {
+      Values more = with(values);
+      more.emplace_back("with", name);
+      add(middle, more);
+    }
   }
-  for (const TensorRule& rule : signature.inputs)
-    if (rule.optional)
-      for (int64_t n : {int64_t{1}, middle})
-        add(n, with({{"with", rule.name}}));
-  for (const TensorRule& rule : signature.inputs)
-    if (rule.optional)
-      add(middle, with({{"batch", "2"},
-                        {"heads", "2"},
-                        {"per_head", "1"},
-                        {"with", rule.name}}));
+  for (const std::string& name : optional) {
+    for (int64_t n : {int64_t{1}, middle}) add(n, with({{"with", name}}));
+    add(middle, with({{"batch", "2"},
+                      {"heads", "2"},
+                      {"per_head", "1"},
+                      {"with", name}}));
+  }
   if (const auto axes = ImageAxes(op, probe.params); axes.size() == 2) {
     for (const Image& image : kImages) {
       const Values shape = {{axes[0], image.height}, {axes[1], image.width}};
       add(image.pixels, with(shape));
-      for (const TensorRule& rule : signature.inputs)
-        if (rule.optional) {
-          Values more = with(shape);
-          more.emplace_back("with", rule.name);
-          add(image.pixels, more);
-        }
+      for (const std::string& name : optional) {
+        Values more = with(shape);
+        more.emplace_back("with", name);
+        add(image.pixels, more);
+      }
     }
     const Image& image = kImages[0];
     const Values headed = with({{axes[0], image.height},
@@ -258,19 +280,21 @@ void AddCases(const Operator& op, const Values& variant,
                                 {"heads", "2"},
                                 {"per_head", "1"}});
     add(image.pixels, headed);
-    for (const TensorRule& rule : signature.inputs)
-      if (rule.optional) {
-        Values more = headed;
-        more.emplace_back("with", rule.name);
-        add(image.pixels, more);
-      }
+    for (const std::string& name : optional) {
+      Values more = headed;
+      more.emplace_back("with", name);
+      add(image.pixels, more);
+    }
   }
   const std::string more = std::to_string(middle + 5);
   for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
   for (const TensorRule& rule : op.SignatureFor(probe.params, true).inputs)
     if (rule.optional) {
       const Values axes = {{"backward", "1"}, {"with", rule.name}};
-      for (int64_t n : sizes) add(n, with(axes));
+      // Diagonals are summed in pieces, whose ends depend on the size.
+      const bool by_offset = !rule.offset_axes.empty();
+      for (int64_t n : by_offset ? sizes : std::vector<int64_t>{1, middle})
+        add(n, with(axes));
       for (const auto& places : {shared, forms})
         for (Values place : places) {
           place.insert(place.end(), axes.begin(), axes.end());

@@ -46,7 +46,7 @@ std::string Text(const Conditions& when) {
 std::string Range(const ListedParam& param) {
   if (!param.min) return param.above ? " above 0" : "";
   if (!param.max || *param.max == kMaxInteger)
-    return fmt::format(" >= {}", *param.min);
+    return *param.min <= -kMaxInteger ? "" : fmt::format(" >= {}", *param.min);
   return fmt::format(" from {} to {}", *param.min, *param.max);
 }
 

@@ -23,6 +23,7 @@ AllClose AllClose::DefaultOf(Scalar scalar) {
 }
 
 double AllClose::Over(double actual, long double right) const {
+  if (actual == right) return 0;
   if (!std::isfinite(actual)) return std::numeric_limits<double>::infinity();
   const auto error = static_cast<double>(std::abs(actual - right));
   return error == 0 ? 0

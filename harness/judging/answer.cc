@@ -115,8 +115,9 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
     for (int64_t c = 0; c < width; ++c) {
       const long double value = exact[static_cast<size_t>(c)];
       answer.value[static_cast<size_t>(r * width + c)] = value;
-      // Elements without a certain digit cannot be a yardstick for the others.
-      if (std::isinf(units[c])) continue;
+      // Elements without a certain digit cannot be a yardstick for the others,
+      // nor can logarithms of empty sums.
+      if (std::isinf(units[c]) || std::isinf(value)) continue;
       // The value before it is stored in a type narrower than its arithmetic.
       const long double computed = rounded[static_cast<size_t>(c)];
       if (!std::isfinite(rounded[static_cast<size_t>(c)]) &&
@@ -289,7 +290,8 @@ OutputLayout LayoutOf(const Problem& problem, int output) {
   const Shape shape = problem.OutputShape(static_cast<size_t>(output));
   const auto index = static_cast<size_t>(output);
   const size_t first = problem.output_leading[index].size();
-  OutputLayout layout{problem.OutputSlices(index).count(), shape[first], 1};
+  OutputLayout layout{problem.OutputSlices(index).count(),
+                      first < shape.size() ? shape[first] : 1, 1};
   for (size_t axis = first + 1; axis < shape.size(); ++axis)
     layout.width *= shape[axis];
   return layout;
@@ -376,7 +378,7 @@ bool FitsType(Scalar scalar, const Answer& answer) {
                                     : Format::Float32().largest;
   for (const OutputAnswer& output : answer.outputs)
     for (const long double value : output.value)
-      if (std::abs(value) > largest) return false;
+      if (std::abs(value) > largest && !std::isinf(value)) return false;
   return true;
 }
 

@@ -103,7 +103,8 @@ struct Rounding {
 
 // One element against the answer.
 struct ComparedElement {
-  bool finite = false;   // if false, the other fields have no meaning
+  // If false, the other fields have no meaning. A right -inf counts as finite.
+  bool finite = false;
   bool bounded = false;  // the error can be judged by a finite bound
   double error = 0;
   double arithmetic_error = 0;  // without the rounding of the stored value
@@ -115,8 +116,19 @@ struct ComparedElement {
 // underflow.
 ComparedElement CompareElement(double actual, long double expected,
                                double units, double slack, double products,
+                               bool may_be_minus_infinity,
                                const Rounding& rounding) {
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
   ComparedElement element;
+  if (may_be_minus_infinity && !std::isnan(actual) &&
+      (expected == kNothing || actual == kNothing)) {
+    // The logarithm of an empty sum is exact.
+    element.finite = element.bounded = true;
+    if (actual != expected)
+      element.error = element.arithmetic_error = element.ratio =
+          std::numeric_limits<double>::infinity();
+    return element;
+  }
   element.finite = std::isfinite(actual);
   if (!element.finite) return element;
   element.error = static_cast<double>(std::abs(actual - expected));
@@ -149,11 +161,20 @@ double UnderflowingProducts(double terms, double units, double plain_units) {
 // Compares element `at` of an answer, [rows, width], with the units of gate 1.
 ComparedElement ElementOf(const OutputAnswer& answer, size_t at, double actual,
                           const std::vector<double>& units, double terms,
+                          bool may_be_minus_infinity,
                           const Rounding& rounding) {
   return CompareElement(
       actual, answer.value[at], units[at],
       (answer.slack.empty() ? 0 : answer.slack[at]) + answer.given_error,
-      UnderflowingProducts(terms, units[at], answer.units[at]), rounding);
+      UnderflowingProducts(terms, units[at], answer.units[at]),
+      may_be_minus_infinity, rounding);
+}
+
+// Tells whether -inf is a right value of elements of this output.
+bool MayBeMinusInfinity(const Problem& problem, const OutputAnswer& answer) {
+  const int index = IndexOf(problem.outputs, answer.name);
+  return index >= 0 &&
+         problem.outputs[static_cast<size_t>(index)].may_be_minus_infinity;
 }
 
 // Compares the elements actual(column) of one row and adds them to `total`.
@@ -161,7 +182,8 @@ ComparedElement ElementOf(const OutputAnswer& answer, size_t at, double actual,
 template <typename Actual, typename Untouched>
 void CompareRow(const OutputAnswer& answer, size_t row, const Actual& actual,
                 const Untouched& untouched, const std::vector<double>& units,
-                double terms, const Rounding& rounding, double& gate_two_error,
+                double terms, bool may_be_minus_infinity,
+                const Rounding& rounding, double& gate_two_error,
                 Comparison& total) {
   const size_t first = row * static_cast<size_t>(answer.width);
   for (int64_t c = 0; c < answer.width; ++c) {
@@ -169,8 +191,8 @@ void CompareRow(const OutputAnswer& answer, size_t row, const Actual& actual,
     const long double expected = answer.value[at];
     ++total.elements;
     if (expected != 0) total.zero_reference = false;
-    const ComparedElement element =
-        ElementOf(answer, at, actual(c), units, terms, rounding);
+    const ComparedElement element = ElementOf(
+        answer, at, actual(c), units, terms, may_be_minus_infinity, rounding);
     if (!element.finite) {
       ++total.not_finite;
       total.untouched += untouched(c);
@@ -275,8 +297,8 @@ Comparison Compare(const Problem& problem, const Answer& answer,
       CompareRow(
           output, r, [&](int64_t c) { return element_of(r, c); },
           [&](int64_t c) { return !IsWritten(arrays, o, output, r, c); },
-          tolerance.units[o], TermsOf(problem), rounding, gate_two_error,
-          total);
+          tolerance.units[o], TermsOf(problem),
+          MayBeMinusInfinity(problem, output), rounding, gate_two_error, total);
     total.rows += static_cast<int64_t>(output.selection.rows.size());
     total.all_rows = total.all_rows && output.selection.all;
     Add(output, YardstickOf(output, gate_two_error, rounding), total);
@@ -295,9 +317,24 @@ FoundRows KeptRows(size_t output, std::vector<size_t> rows, size_t width,
 
 std::vector<size_t> SpreadRows(size_t rows, size_t most) {
   std::vector<size_t> chosen;
-  const size_t count = std::min(rows, most);
-  for (size_t i = 0; i < count; ++i)
-    chosen.push_back(count == 1 ? rows - 1 : i * (rows - 1) / (count - 1));
+  if (rows <= most) {
+    for (size_t i = 0; i < rows; ++i) chosen.push_back(i);
+    return chosen;
+  }
+  if (most == 0) return chosen;
+  if (most > 1) chosen.push_back(0);
+  // Multiples of the golden ratio, modulo one, follow no period.
+  constexpr double kGoldenRatio = 0.6180339887498949;
+  for (size_t part = 0; part + 2 < most; ++part) {
+    const size_t inner = rows - 2, parts = most - 2;
+    const size_t first = part * inner / parts;
+    const size_t count = (part + 1) * inner / parts - first;
+    const double place = kGoldenRatio * static_cast<double>(part + 1);
+    chosen.push_back(1 + first +
+                     static_cast<size_t>((place - std::floor(place)) *
+                                         static_cast<double>(count)));
+  }
+  chosen.push_back(rows - 1);
   return chosen;
 }
 
@@ -320,7 +357,8 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
                              static_cast<double>(part.value(r, c)));
             },
             [](int64_t) { return false; }, tolerance.units[o], TermsOf(problem),
-            rounding, gate_two_error, total);
+            MayBeMinusInfinity(problem, output), rounding, gate_two_error,
+            total);
       total.rows += static_cast<int64_t>(part.rows.size());
     }
     Add(output, YardstickOf(output, gate_two_error, rounding), total);
@@ -352,7 +390,7 @@ std::vector<double> OverTolerance(const Problem& problem,
   for (size_t at = 0; at < over.size(); ++at) {
     const ComparedElement element = ElementOf(
         answer, at, element_of(at / width, static_cast<int64_t>(at % width)),
-        units, TermsOf(problem), rounding);
+        units, TermsOf(problem), MayBeMinusInfinity(problem, answer), rounding);
     const bool plain_has_bound = !std::isinf(answer.units[at]);
     if (!element.finite || (!element.bounded && plain_has_bound))
       over[at] = kInfinity;

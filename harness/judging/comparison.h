@@ -97,8 +97,9 @@ struct FoundRows {
 FoundRows KeptRows(size_t output, std::vector<size_t> rows, size_t width,
                    std::vector<long double> values);
 
-// Returns up to `most` row indices below `rows`, evenly spread, the first and
-// the last included.
+// Returns up to `most` row indices below `rows` in increasing order: the first,
+// the last, and one of each of as many equal parts between them as remain, at
+// places that follow no period, so that no stride hides the others.
 std::vector<size_t> SpreadRows(size_t rows, size_t most);
 
 // The rows of the answer that a program with a certain mistake returns.

@@ -26,7 +26,7 @@ void AlteredProblem::Resolve(Params params) {
   for (const TensorRule& rule : problem.inputs)
     shapes.push_back({rule.name, inputs[rule.name].shape});
   problem = ResolveProblem(*problem.op, std::move(params), problem.scalar,
-                           shapes, problem.leading);
+                           shapes, problem.leading, WantedOutputs(problem));
   for (Tensor& tensor : inputs.tensors)
     tensor.slices = problem.SlicesOf(tensor.name);
 }
@@ -49,6 +49,7 @@ RowsByOutput Subject::Evaluate(const Problem& altered, const Mistake& mistake,
     for (const size_t r : chosen_[o]) {
       RowId source = output.selection.rows[r];
       if (mistake.source) source = mistake.source(source);
+      source.output = static_cast<int>(o);
       if (source.row < 0 || source.row >= count) continue;
       outputs[o].rows.push_back(r);
       sources.push_back(source);

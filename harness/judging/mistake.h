@@ -136,10 +136,11 @@ void WrapAround(Subject& subject);
 void ExchangeImageAxes(Subject& subject);
 void StrideTableByHeight(Subject& subject);
 
-// Of tiles of keys or queries (tile_mistakes.cc).
+// Of tiles of keys or queries, and of rows without keys (tile_mistakes.cc).
 void MiscountTiles(Subject& subject);
 void MiscountQueries(Subject& subject);
 void MergeParts(Subject& subject);
+void AverageOverHiddenKeys(Subject& subject);
 // Returns the tensor whose rows the answer adds up: it has one row per key and
 // the width of the output. If there is none (tokens that are queries and keys),
 // returns the first tensor with one row per key, or null.
@@ -171,6 +172,10 @@ void ScaleBias(Subject& subject);
 void ChangeChoices(Subject& subject);
 void MiscountKeys(Subject& subject);
 void AlignMaskAtEnd(Subject& subject);
+void MisplaceWindow(Subject& subject);
+void MistakeSoftcap(Subject& subject);
+void MistakeSinks(Subject& subject);
+void MistakeLogSums(Subject& subject);
 void TakeOtherKeyLengths(Subject& subject);
 void MisplaceEps(Subject& subject);
 

@@ -73,6 +73,10 @@ constexpr Kind kKinds[] = {
     {Use::kNames, Always, ChangeChoices},
     {Use::kNames, Always, MiscountKeys},
     {Use::kNames, IsCausalOutput, AlignMaskAtEnd},
+    {Use::kNames, IsOutput, MisplaceWindow},
+    {Use::kNames, Always, MistakeSoftcap},
+    {Use::kNames, Always, MistakeSinks},
+    {Use::kNames, IsOutput, MistakeLogSums},
     {Use::kNames, IsOutput, TakeOtherKeyLengths},
     {Use::kNames, IsCausalOutput, MoveMask},
     {Use::kNames, HasOffsetsOfOutput, MoveOffsets},
@@ -87,6 +91,7 @@ constexpr Kind kKinds[] = {
     {Use::kNames, HasHeadsOfOutput, GroupHeadsOtherwise},
     {Use::kNames, HasLeadingAxesOfOutput, ReadOtherKeysAndValues},
     {Use::kNames, IsOutput, MergeParts},
+    {Use::kNames, IsOutput, AverageOverHiddenKeys},
     {Use::kNames, IsOutput, MisplaceEps},
 };
 
@@ -199,8 +204,10 @@ std::vector<WrongAnswer> UsualConfusions(const Problem& problem,
                                          const Inputs& inputs,
                                          const Answer& answer,
                                          size_t most_rows) {
-  // Those of an output are told by its first output alone.
-  const size_t outputs = problem.backward ? answer.outputs.size() : 1;
+  // Those of an output are told by its first output alone, unless another one
+  // was asked for.
+  const bool all = problem.backward || !WantedOutputs(problem).empty();
+  const size_t outputs = all ? answer.outputs.size() : 1;
   std::vector<std::vector<size_t>> chosen;
   RowsByOutput right;
   for (size_t o = 0; o < outputs; ++o) {

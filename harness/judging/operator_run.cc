@@ -28,16 +28,18 @@ double LargestDifference(const Numbers& a, const Numbers& b) {
 }
 
 Problem ResolveGiven(const Operator& op, const Params& params, Scalar scalar,
-                     const std::vector<GivenTensor>& tensors) {
+                     const std::vector<GivenTensor>& tensors,
+                     const std::vector<std::string>& wanted) {
   std::vector<GivenShape> shapes;
   for (const GivenTensor& tensor : tensors)
     shapes.push_back({tensor.name, tensor.shape});
-  return ResolveProblem(op, params, scalar, shapes);
+  return ResolveProblem(op, params, scalar, shapes, {}, wanted);
 }
 
 Trial MakeTrial(const Operator& op, const Params& params, Scalar scalar,
-                const std::vector<GivenTensor>& tensors, uint64_t seed) {
-  Problem problem = ResolveGiven(op, params, scalar, tensors);
+                const std::vector<GivenTensor>& tensors, uint64_t seed,
+                const std::vector<std::string>& wanted) {
+  Problem problem = ResolveGiven(op, params, scalar, tensors, wanted);
   Inputs inputs;
   for (size_t t = 0; t < problem.inputs.size(); ++t)
     for (const GivenTensor& array : tensors) {

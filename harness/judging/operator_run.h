@@ -30,11 +30,14 @@ struct GivenTensor {
 };
 
 // Returns the problem with these tensors, their values rounded to the scalar
-// type. Throws InvalidInput if a tensor's shape and number of values differ.
+// type. `wanted` names the optional outputs. Throws InvalidInput if a tensor's
+// shape and number of values differ.
 Problem ResolveGiven(const Operator& op, const Params& params, Scalar scalar,
-                     const std::vector<GivenTensor>& tensors);
+                     const std::vector<GivenTensor>& tensors,
+                     const std::vector<std::string>& wanted = {});
 Trial MakeTrial(const Operator& op, const Params& params, Scalar scalar,
-                const std::vector<GivenTensor>& tensors, uint64_t seed);
+                const std::vector<GivenTensor>& tensors, uint64_t seed,
+                const std::vector<std::string>& wanted = {});
 
 // Returns the CPU implementations that accept this problem.
 std::vector<const Implementation*> CpuImplementations(const Problem& problem);
@@ -54,6 +57,11 @@ class OperatorRun {
     return *this;
   }
   OperatorRun& Give(const std::string& name, Shape shape, Numbers values);
+  // Adds an optional output.
+  OperatorRun& Want(const std::string& output) {
+    wanted_.push_back(output);
+    return *this;
+  }
   Numbers& operator[](const std::string& name);
 
   // Returns the ids of the CPU implementations for this problem.
@@ -70,7 +78,7 @@ class OperatorRun {
   Numbers Definition() const;
 
   Problem Resolve(Scalar scalar) const {
-    return ResolveGiven(op_, params_, scalar, tensors_);
+    return ResolveGiven(op_, params_, scalar, tensors_, wanted_);
   }
 
  private:
@@ -78,12 +86,13 @@ class OperatorRun {
     return FindImplementation(op_.description().id, program);
   }
   Trial MakeTrialOf(Scalar scalar) const {
-    return MakeTrial(op_, params_, scalar, tensors_, 1);
+    return MakeTrial(op_, params_, scalar, tensors_, 1, wanted_);
   }
 
   const Operator& op_;
   Params params_;
   std::vector<GivenTensor> tensors_;
+  std::vector<std::string> wanted_;
 };
 
 }  // namespace subquad

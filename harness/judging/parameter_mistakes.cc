@@ -1,8 +1,11 @@
 // Mistakes of parameters: a scale, a mask, a feature map, an eps.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numbers>
 
 #include "harness/judging/mistake.h"
+#include "reference/base/visible_keys.h"
 #include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
@@ -136,6 +139,109 @@ void MiscountKeys(Subject& subject) {
     add(" too small by 1", declared - 1);
     add(" left out", std::max(declared, problem.keys));
   }
+}
+
+// Measures a window from the index of a query instead of its position.
+void MisplaceWindow(Subject& subject) {
+  Params params = subject.problem.params;
+  const int64_t offset = QueryOffset(params);
+  if (offset == 0) return;
+  // The window's ends as distances from the position.
+  const auto move = [&](const char* name, int64_t by) {
+    if (!params.Has(name)) return true;
+    const int64_t moved = params.Integer(name) + by;
+    if (moved < 0) return false;
+    params.Set(name, moved);
+    return true;
+  };
+  if (!move("window_left", offset) || !move("window_right", -offset)) return;
+  if (params == subject.problem.params) return;
+  Mistake& mistake = subject.Add(
+      "window measured from the query's index and not from its "
+      "position",
+      params);
+  mistake.hidden_by_shapes = true;
+  mistake.remedy = "a query_offset that differs from zero";
+}
+
+// Leaves the softcap out, or the division in softcap tanh(x / softcap).
+void MistakeSoftcap(Subject& subject) {
+  const Params& right = subject.problem.params;
+  if (!right.Has("softcap")) return;
+  Params params = right;
+  params.Erase("softcap");
+  Mistake& mistake = subject.Add("softcap left out", params);
+  mistake.remedy = "a smaller softcap, or larger scores";
+  mistake.small_by_design = true;
+  params = right;
+  params.Set("scale",
+             SoftmaxScale<double>(subject.problem) * right.Number("softcap"));
+  subject.Add("scores not divided by the softcap", params);
+}
+
+// Leaves sinks out, reads those of the next head, or adds a key of zeros.
+void MistakeSinks(Subject& subject) {
+  const Tensor* sinks = subject.Input("sinks");
+  if (!sinks) return;
+  const auto fill = [&](const char* name, double logit) {
+    subject.Add(name, [logit](AlteredProblem& altered) {
+      std::ranges::fill(altered.Change("sinks").values, logit);
+    });
+  };
+  fill("sinks left out", std::numeric_limits<float>::lowest());
+  fill("sinks of 0: a key of zeros with weight 1", 0);
+  if (sinks->slices.count() > 1)
+    subject.Add("another head's sink", [](AlteredProblem& altered) {
+      std::vector<double>& values = altered.Change("sinks").values;
+      std::rotate(values.begin(), values.begin() + 1, values.end());
+    });
+}
+
+// Returns another logarithm of the sum of the weights beside the right output:
+// in base 2, of the weights relative to the largest one, or without the sink.
+void MistakeLogSums(Subject& subject) {
+  const Problem& problem = subject.problem;
+  const int index = IndexOf(problem.outputs, "lse");
+  if (index < 0 || subject.right.size() <= static_cast<size_t>(index)) return;
+  const auto lse = static_cast<size_t>(index);
+  const auto add = [&](const char* name, std::vector<long double> values) {
+    subject.Add(name, nullptr).finish =
+        [lse, values = std::move(values)](RowsByOutput& program) {
+          program[lse].values = values;
+          return true;
+        };
+  };
+  const std::vector<long double>& right = subject.right[lse].values;
+  std::vector<long double> changed = right;
+  for (long double& value : changed)
+    value *= std::numbers::log2e_v<long double>;
+  add("lse in base 2", std::move(changed));
+  // If all scores are larger by a factor, so is the largest one, and little but
+  // that is left of the logarithm.
+  constexpr double kFactor = 0x1p40;
+  const auto largest = subject.AnswerTo([&](AlteredProblem& altered) {
+    Params params = problem.params;
+    params.Set("scale", kFactor * SoftmaxScale<double>(problem));
+    if (params.Has("softcap"))
+      params.Set("softcap", kFactor * params.Number("softcap"));
+    for (const char* name : {"bias", "sinks"})
+      if (subject.Input(name))
+        for (double& value : altered.Change(name).values) value *= kFactor;
+    altered.Resolve(std::move(params));
+  });
+  if (largest) {
+    changed = right;
+    for (size_t i = 0; i < changed.size(); ++i)
+      if (!std::isinf(changed[i]))
+        changed[i] -= (*largest)[lse].values[i] / kFactor;
+    add("lse without the largest score", std::move(changed));
+  }
+  if (!subject.Input("sinks")) return;
+  auto without = subject.AnswerTo([](AlteredProblem& altered) {
+    std::ranges::fill(altered.Change("sinks").values,
+                      std::numeric_limits<float>::lowest());
+  });
+  if (without) add("lse without the sink", std::move((*without)[lse].values));
 }
 
 // Aligns the mask at the last query and the last key instead of the first ones.

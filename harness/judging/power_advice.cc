@@ -283,7 +283,8 @@ std::optional<Shortened> FirstKeys(const Problem& problem, const Inputs& inputs,
   whole.inputs = inputs;
   try {
     Shortened shortened{
-        ResolveProblem(*problem.op, problem.params, problem.scalar, shapes),
+        ResolveProblem(*problem.op, problem.params, problem.scalar, shapes, {},
+                       WantedOutputs(problem)),
         {}};
     for (size_t t = 0; t < problem.inputs.size(); ++t)
       shortened.inputs.tensors.push_back(

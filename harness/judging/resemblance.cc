@@ -63,7 +63,8 @@ class Matcher {
       for (size_t i = 0; i < part.rows.size(); ++i) {
         altered[part.rows[i]] = true;
         for (int64_t c = 0; c < right.width; ++c)
-          distance.Add(Found(part.output, part.rows[i], c), part.value(i, c),
+          distance.Add(Found(part.output, part.rows[i], c),
+                       Finite(part.output, part.rows[i], c, part.value(i, c)),
                        RightOf(part.output, part.rows[i], c));
       }
       if (!wrong.right_elsewhere) continue;
@@ -293,6 +294,7 @@ class Matcher {
     const OutputAnswer& right = right_.outputs[o];
     std::vector<double> over(right.value.size());
     for (size_t at = 0; at < over.size(); ++at) {
+      if (std::isinf(right.value[at])) continue;
       const auto error = static_cast<double>(
           std::abs(found_.outputs[o].value[at] - right.value[at]));
       const double units = tolerance_.units[o][at] +
@@ -346,10 +348,19 @@ class Matcher {
   }
 
   long double RightOf(size_t output, size_t r, int64_t c) const {
-    return At(right_.outputs[output], r, c);
+    const long double right = At(right_.outputs[output], r, c);
+    return std::isinf(right) ? 0 : right;
   }
   long double Found(size_t output, size_t r, int64_t c) const {
-    return At(found_.outputs[output], r, c);
+    return Finite(output, r, c, At(found_.outputs[output], r, c));
+  }
+  // Returns a number in place of this element, so that distances are numbers:
+  // where the right one is infinite, that is zero and every other one is one.
+  long double Finite(size_t output, size_t r, int64_t c,
+                     long double value) const {
+    const long double right = At(right_.outputs[output], r, c);
+    if (!std::isinf(right)) return value;
+    return value == right ? 0 : 1;
   }
   static long double At(const OutputAnswer& output, size_t r, int64_t c) {
     return output

@@ -1,4 +1,5 @@
-// Mistakes of tiles of keys or queries: left out or counted twice.
+// Mistakes of tiles of keys or queries, left out or counted twice, and of rows
+// that see no key.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -50,18 +51,36 @@ std::optional<std::vector<long double>> Shares(const Subject& subject,
   return std::move(shares);
 }
 
-// Tells whether the answer is a mean of values, whose weights add up to one.
-bool IsMean(const Subject& subject, const AddedRows& rows,
-            const OutputRows& right) {
+// If every row of the answer is a mean of values, whose weights add up to one
+// (with the weight of a sink, if there is one), or sees no key, returns whether
+// it sees one, row by row.
+std::optional<std::vector<bool>> SeeingRows(const Subject& subject,
+                                            const AddedRows& rows,
+                                            const OutputRows& right) {
   constexpr long double kRounding = 1e-4L;
   const Problem& problem = subject.problem;
   if (problem.backward || LayoutOf(problem, 0).width != rows.width)
-    return false;
+    return std::nullopt;
   const auto sums = Shares(subject, rows, right, 0, rows.count);
-  if (!sums) return false;
-  for (size_t at = 0; at < sums->size(); at += static_cast<size_t>(rows.width))
-    if (!(std::abs((*sums)[at] - 1) < kRounding)) return false;
-  return true;
+  if (!sums) return std::nullopt;
+  const bool has_sinks = subject.Input("sinks") != nullptr;
+  std::vector<bool> seeing;
+  for (size_t at = 0; at < sums->size();
+       at += static_cast<size_t>(rows.width)) {
+    const long double sum = (*sums)[at];
+    seeing.push_back(sum != 0);
+    if (seeing.back() && !(std::abs(sum - 1) < kRounding) &&
+        !(has_sinks && sum > 0 && sum < 1))
+      return std::nullopt;
+  }
+  return seeing;
+}
+
+// Tells whether the answer is a mean of values in every row that sees a key.
+bool IsMean(const Subject& subject, const AddedRows& rows,
+            const OutputRows& right) {
+  const auto seeing = SeeingRows(subject, rows, right);
+  return seeing && std::ranges::count(*seeing, true) > 0;
 }
 
 // Adds the misreading in which rows [first, end) are seen `times` times. With s
@@ -138,6 +157,39 @@ void MiscountQueries(Subject& subject) {
   SeeTile(subject, rows, false, 0, kTileKeys, 2, "first tile of queries twice");
 }
 
+// Gives rows that see no key the mean of all values, as a softmax of scores
+// that are all the same large negative number does.
+void AverageOverHiddenKeys(Subject& subject) {
+  const Tensor* tensor = AddedTensor(subject);
+  if (!tensor) return;
+  const AddedRows rows{tensor->name, subject.problem.keys, tensor->shape.back(),
+                       ""};
+  auto right =
+      subject.AnswerTo([](AlteredProblem& altered) { altered.changed = true; });
+  if (!right) return;
+  const auto seeing = SeeingRows(subject, rows, right->front());
+  if (!seeing || std::ranges::count(*seeing, false) == 0) return;
+  OutputRows averaged = std::move(right->front());
+  for (size_t r = 0; r < averaged.rows.size(); ++r) {
+    if ((*seeing)[r]) continue;
+    const RowId& id =
+        subject.answer.outputs.front().selection.rows[averaged.rows[r]];
+    const double* values = tensor->Head(id.head);
+    long double* const mean =
+        &averaged.values[r * static_cast<size_t>(rows.width)];
+    for (int64_t c = 0; c < rows.width; ++c) {
+      for (int64_t j = 0; j < rows.count; ++j)
+        mean[c] += values[j * rows.width + c];
+      mean[c] /= static_cast<long double>(rows.count);
+    }
+  }
+  subject.Add("rows that see no key averaged over all keys", nullptr).finish =
+      [averaged = std::move(averaged)](RowsByOutput& program) {
+        program = {averaged};
+        return true;
+      };
+}
+
 // Merges parts of the keys, each with its own normaliser Z, by wrong weights:
 // with the logarithm of Z and a power of another base, Z^(ln 2) or Z^(log2 e),
 // or without Z. With s the share of the weights of a part and N its part of the
@@ -146,7 +198,10 @@ void MergeParts(Subject& subject) {
   constexpr int64_t kFewestKeys = 16;  // of a part
   const int64_t keys = subject.problem.keys;
   const Tensor* tensor = AddedTensor(subject);
-  if (subject.problem.backward || !tensor || keys < 2 * kFewestKeys) return;
+  // Every part would count a sink once more.
+  if (subject.problem.backward || !tensor || subject.Input("sinks") ||
+      keys < 2 * kFewestKeys)
+    return;
   const AddedRows rows{tensor->name, keys, tensor->shape.back(), ""};
   const auto right =
       subject.AnswerTo([](AlteredProblem& altered) { altered.changed = true; });
@@ -184,7 +239,7 @@ void MergeParts(Subject& subject) {
                 top += weight * part.sums[i] / share;
                 bottom += weight;
               }
-              merged.values[i] = top / bottom;
+              merged.values[i] = bottom > 0 ? top / bottom : 0;
             }
             program = {std::move(merged)};
             return true;

@@ -67,7 +67,10 @@ double OverYardstick(const Comparison& comparison) {
 }
 
 DecidingGate DecidingGateOf(const Comparison& comparison, bool norm_wise) {
-  DecidingGate deciding{1, comparison.max_over_bound * comparison.bound,
+  DecidingGate deciding{1,
+                        std::isinf(comparison.max_over_bound)
+                            ? comparison.max_error
+                            : comparison.max_over_bound * comparison.bound,
                         comparison.bound};
   double most = comparison.max_over_bound;
   if (norm_wise) return deciding;
@@ -93,6 +96,8 @@ namespace {
 std::string BeyondTolerance(const Comparison& comparison, bool norm_wise) {
   const DecidingGate deciding = DecidingGateOf(comparison, norm_wise);
   const std::string place = comparison.worst.Text();
+  if (std::isinf(deciding.error))
+    return place + " is -inf in the output or in the right answer, not in both";
   if (deciding.gate == 1)
     return fmt::format(
         "{} has an error of {:.3g}, which is {:.3g} times its tolerance of "

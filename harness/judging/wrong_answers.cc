@@ -147,14 +147,15 @@ bool Coincides(const Problem& problem, const Answer& answer,
     const OutputAnswer& right = answer.outputs[part.output];
     long double largest = least;
     for (long double value : right.value)
-      largest = std::max(largest, std::abs(value));
+      if (!std::isinf(value)) largest = std::max(largest, std::abs(value));
     for (size_t r = 0; r < part.rows.size(); ++r)
       for (int64_t c = 0; c < right.width; ++c) {
         const size_t at = part.rows[r] * static_cast<size_t>(right.width) +
                           static_cast<size_t>(c);
         const double wrong_value =
             RoundTo(problem.scalar, static_cast<double>(part.value(r, c)));
-        if (!(std::abs(wrong_value - right.value[at]) <=
+        if (wrong_value != right.value[at] &&
+            !(std::abs(wrong_value - right.value[at]) <=
               2 * roundoff * largest))
           return false;
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "harness/cases/generate.h"
@@ -89,21 +90,31 @@ std::optional<Diagnosis> DiagnoseNotFinite(const CaseFolder& folder,
   }
 }
 
+// Tells whether a number may be in this output.
+bool IsAllowed(const TensorRule& rule, double number) {
+  return std::isfinite(number) ||
+         (rule.may_be_minus_infinity &&
+          number == -std::numeric_limits<double>::infinity());
+}
+
 // Returns a failed verdict if an output has NaN or infinite values.
 // `diagnoses`: whether the verdict says what the output resembles.
 std::optional<GivenVerdict> NotFinite(const CaseFolder& folder, Scalar scalar,
                                       bool diagnoses = true) {
   int64_t count = 0, elements = 0, first = -1;
   const ExpectedTensor* where = nullptr;
-  for (const ExpectedTensor& tensor : folder.expected)
+  for (const ExpectedTensor& tensor : folder.expected) {
+    const TensorRule& rule = folder.problem.outputs[static_cast<size_t>(
+        folder.problem.OutputIndex(tensor.name))];
     for (size_t i = 0; i < tensor.values.size(); ++i) {
       ++elements;
-      if (std::isfinite(tensor.values[i])) continue;
+      if (IsAllowed(rule, tensor.values[i])) continue;
       ++count;
       if (where) continue;
       where = &tensor;
       first = static_cast<int64_t>(i);
     }
+  }
   if (!where) return std::nullopt;
   const OutputLayout layout =
       LayoutOf(folder.problem, folder.problem.OutputIndex(where->name));
@@ -142,7 +153,8 @@ Inputs RoundedInputs(const CaseFolder& folder, Scalar scalar) {
 CaseFolder MakeGivenCase(const std::string& op, const Params& params,
                          const std::vector<GivenArray>& inputs,
                          const std::vector<GivenArray>& expected,
-                         double expected_error) {
+                         double expected_error,
+                         std::vector<std::string> wanted) {
   if (!(expected_error >= 0) || !(expected_error < 1))
     throw InvalidInput("expected_error", "a number from 0 to below 1",
                        std::to_string(expected_error));
@@ -156,7 +168,15 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
     shapes.push_back({array.name, array.shape});
   }
   CheckInputNames(*folder.op, params, names);
-  folder.problem = ResolveProblem(*folder.op, params, Scalar::kFloat64, shapes);
+  const bool backward = std::ranges::find(names, "grad") != names.end();
+  const std::vector<TensorRule> outputs =
+      folder.op->SignatureFor(params, backward).outputs;
+  for (const TensorRule& rule : outputs)
+    if (rule.optional && std::ranges::find(expected, rule.name,
+                                           &GivenArray::name) != expected.end())
+      wanted.push_back(rule.name);
+  folder.problem =
+      ResolveProblem(*folder.op, params, Scalar::kFloat64, shapes, {}, wanted);
   for (size_t i = 0; i < folder.problem.inputs.size(); ++i) {
     const TensorRule& rule = folder.problem.inputs[i];
     const GivenArray& array =
@@ -314,7 +334,9 @@ std::vector<double> DefinitionRows(const CaseFolder& folder, size_t output,
     for (int64_t row = 0; row < layout.rows; ++row) rows.push_back(row);
   shape = problem.OutputShape(output);
   const auto count = static_cast<int64_t>(rows.size());
-  shape[problem.output_leading[output].size()] = count;
+  if (const size_t axis = problem.output_leading[output].size();
+      axis < shape.size())
+    shape[axis] = count;
   const auto reference =
       problem.op->ReferenceLongDouble(problem, folder.inputs);
   std::vector<double> values(
@@ -335,8 +357,11 @@ std::vector<double> DefinitionRows(const CaseFolder& folder, size_t output,
 void WriteGivenCase(const std::string& folder, CaseFolder case_folder,
                     const std::string& source) {
   for (const ExpectedTensor& tensor : case_folder.expected)
-    if (!std::ranges::all_of(tensor.values,
-                             [](double x) { return std::isfinite(x); }))
+    if (!std::ranges::all_of(tensor.values, [&](double x) {
+          return IsAllowed(case_folder.problem.outputs[static_cast<size_t>(
+                               case_folder.problem.OutputIndex(tensor.name))],
+                           x);
+        }))
       throw InvalidInput("output " + tensor.name, "finite numbers",
                          "NaN or infinity");
   for (size_t o = 0; o < case_folder.problem.outputs.size(); ++o) {

@@ -25,11 +25,13 @@ struct GivenArray {
 
 // Makes a case from these arrays. Throws InvalidInput for the same reasons as
 // ReadCaseFolder, except that expected tensors may contain NaN, since they are
-// a program's output, which the caller judges.
+// a program's output, which the caller judges. Optional outputs are part of the
+// case if they are among the expected ones or named in `wanted`.
 CaseFolder MakeGivenCase(const std::string& op, const Params& params,
                          const std::vector<GivenArray>& inputs,
                          const std::vector<GivenArray>& expected,
-                         double expected_error);
+                         double expected_error,
+                         std::vector<std::string> wanted = {});
 
 // The element of an output with the largest error, and its values.
 struct WorstPlace {

@@ -29,8 +29,13 @@ CaseFolder GivenCase(const std::string& op, nb::dict params, nb::list tensors,
 namespace {
 
 nb::dict Definition(const std::string& op, nb::dict params, nb::list tensors,
-                    const std::vector<int64_t>& rows) {
-  const CaseFolder folder = GivenCase(op, params, tensors, nb::list(), 0);
+                    const std::vector<int64_t>& rows,
+                    const std::vector<std::string>& wanted) {
+  std::vector<ReadOnlyArray> kept;
+  const Params given = ParamsOf(params);
+  const std::vector<GivenArray> inputs = ArraysOf(tensors, kept);
+  const CaseFolder folder = WithoutGil(
+      [&] { return MakeGivenCase(op, given, inputs, {}, 0, wanted); });
   nb::dict outputs;
   for (size_t o = 0; o < folder.problem.outputs.size(); ++o) {
     Shape shape;

@@ -19,12 +19,13 @@ namespace {
 class Timed {
  public:
   Timed(const std::string& op, nb::dict params, nb::list tensors,
-        const std::string& implementation, int threads) {
+        const std::string& implementation, int threads,
+        const std::vector<std::string>& wanted) {
     const Params values = ParamsOf(params);
     const std::vector<GivenArray> arrays = ArraysOf(tensors, kept_);
     program_ = WithoutGil([&] {
       return std::make_unique<ReadyProgram>(op, values, arrays, implementation,
-                                            threads);
+                                            threads, wanted);
     });
   }
 
@@ -133,7 +134,7 @@ nb::object ToPython(const Json& json) {
 void BindRecords(nb::module_& module) {
   nb::class_<Timed>(module, "Timed")
       .def(nb::init<const std::string&, nb::dict, nb::list, const std::string&,
-                    int>())
+                    int, const std::vector<std::string>&>())
       .def("run", &Timed::Run)
       .def("outputs", &Timed::Outputs)
       .def("take", &Timed::Take)

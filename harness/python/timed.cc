@@ -24,7 +24,8 @@ const Implementation& Choose(const std::string& op, const std::string& id,
 
 ReadyProgram::ReadyProgram(const std::string& op, const Params& params,
                            const std::vector<GivenArray>& inputs,
-                           const std::string& implementation, int threads) {
+                           const std::string& implementation, int threads,
+                           const std::vector<std::string>& wanted) {
   if (threads < 1 || threads > 1024)
     throw InvalidInput("threads", "an integer from 1 to 1024",
                        std::to_string(threads));
@@ -41,7 +42,8 @@ ReadyProgram::ReadyProgram(const std::string& op, const Params& params,
                          std::string(Info(array.scalar).name));
   }
   CheckInputNames(definition, params, names);
-  problem_ = ResolveProblem(definition, params, inputs.front().scalar, shapes);
+  problem_ = ResolveProblem(definition, params, inputs.front().scalar, shapes,
+                            {}, wanted);
   implementation_ = &Choose(op, implementation, problem_);
   if (const std::string why = WhyNot(*implementation_, problem_); !why.empty())
     throw InvalidInput("implementation " + implementation_->id + ": " + why);

@@ -15,10 +15,12 @@ namespace subquad {
 class ReadyProgram {
  public:
   // Throws InvalidInput if the implementation cannot run this problem. An empty
-  // id selects the first implementation that can.
+  // id selects the first implementation that can. `wanted` names the optional
+  // outputs to compute.
   ReadyProgram(const std::string& op, const Params& params,
                const std::vector<GivenArray>& inputs,
-               const std::string& implementation, int threads);
+               const std::string& implementation, int threads,
+               const std::vector<std::string>& wanted);
 
   // Runs once and returns the seconds.
   double Run();

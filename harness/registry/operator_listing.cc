@@ -255,7 +255,7 @@ Json SampleCase(const Operator& op) {
   for (const TensorRule& rule : signature.inputs)
     if (!rule.optional) json["inputs"][rule.name] = rule.name + ".npy";
   for (const TensorRule& rule : signature.outputs)
-    json["expected"][rule.name] = rule.name + ".npy";
+    if (!rule.optional) json["expected"][rule.name] = rule.name + ".npy";
   return json;
 }
 
@@ -310,7 +310,9 @@ OperatorListing ListOperator(const Operator& op) {
   listing.outputs = Merged<ListedTensor>(all, [](const Variant& variant) {
     std::vector<ListedTensor> list;
     for (const TensorRule& rule : variant.signature.outputs)
-      list.push_back({rule.name, rule.shape, std::nullopt, {}});
+      list.push_back(rule.optional
+                         ? ListInput(rule)
+                         : ListedTensor{rule.name, rule.shape, {}, {}});
     return list;
   });
   for (const Implementation* implementation : ImplementationsOf(op))

@@ -53,7 +53,7 @@ struct ListedSize {
   bool operator==(const ListedSize&) const = default;
 };
 
-// Properties that inputs have and outputs do not.
+// Properties of inputs and of optional outputs.
 struct ListedInput {
   bool required = true, minus_infinity = false;
   std::vector<std::string> first_offsets;  // by axis that runs over offsets
@@ -64,7 +64,7 @@ struct ListedInput {
 struct ListedTensor {
   std::string name;
   std::vector<std::string> shape;
-  std::optional<ListedInput> input;  // absent for outputs
+  std::optional<ListedInput> input;  // absent for outputs that always exist
   Conditions when;
 
   bool operator==(const ListedTensor&) const = default;

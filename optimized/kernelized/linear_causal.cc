@@ -472,6 +472,10 @@ void PrefixSumAttention<T>::RunHead(ThreadPool& pool,
     const int64_t last = std::min((block + 1) * kRows, shape_.n_q);
     for (int64_t i = block * kRows; i < last; ++i) {
       const int64_t j = shape_.seen.By(head.index, i) - 1;
+      if (j < 0) {
+        std::fill_n(head.out + i * e, e, T{0});
+        continue;
+      }
       const T* query = queries_.data() + i * f;
       const T* sums = sums_.data() + j * f * e;
       const T* totals = totals_.data() + j * f;

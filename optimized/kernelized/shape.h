@@ -73,7 +73,7 @@ inline SumScale ScaleOfSums(double top, SumScale common = {}) {
 }
 
 // Writes an output row from its sums of weights times values [e] and of
-// weights.
+// weights. Empty sums are a row of zeros, whatever the normaliser is.
 template <typename T, typename Sum>
 void WriteRow(const Normaliser& form, const Sum* sums, Sum total,
               const SumScale& scale, int64_t e, T* out) {
@@ -97,6 +97,7 @@ void WriteRow(const Normaliser& form, const Sum* sums, Sum total,
       return;
     }
   }
+  if (total == 0) return void(std::fill_n(out, e, T{0}));
   for (int64_t c = 0; c < e; ++c) out[c] = static_cast<T>(sums[c] / total);
 }
 

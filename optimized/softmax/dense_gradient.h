@@ -5,7 +5,7 @@
 //   DenseGradient<T> gradient(layout, n_q, n_k, e);
 //   for each block of queries [first, first + rows), on any thread:
 //     write their scores to gradient.Weights(first), rows n_k() apart
-//     for each query i: gradient.Exponentiate(i, visible, bias);
+//     for each query i: gradient.Exponentiate(i, first, visible, bias);
 //     gradient.Scores(first, rows, keys, g, v);   // dS of these rows
 //     gradient.ScoreRows(..) times keys, for the queries
 //   then, once all rows are there:
@@ -35,7 +35,8 @@ class DenseGradient {
         n_k_(n_k),
         e_(e),
         weights_(layout, n_q * n_k),
-        scores_(layout, n_q * n_k) {}
+        scores_(layout, n_q * n_k),
+        dots_(layout, n_q) {}
 
   T* Weights(int64_t i) const { return weights_.data() + i * n_k_; }
 
@@ -49,31 +50,42 @@ class DenseGradient {
                   n_k_);
   }
 
-  // Turns the scores of query i and its first `visible` keys, plus the bias of
-  // each, into weights; `bias` may be null, and -inf in it hides the key.
-  void Exponentiate(int64_t i, int64_t visible, const T* bias) const {
+  // Turns the scores of query i and of the keys [first, visible), plus the bias
+  // of each, into weights; `bias` may be null, and -inf in it hides the key.
+  // `sink` is null or points to one more score, which its weight replaces.
+  void Exponentiate(int64_t i, int64_t first, int64_t visible, const T* bias,
+                    T* sink = nullptr) const {
     T* const row = Weights(i);
-    const T sum = ExponentiateRow(row, visible, bias);
-    for (int64_t j = 0; j < visible; ++j) row[j] /= sum;
+    const T sum = ExponentiateRow(row + first, visible - first,
+                                  bias ? bias + first : nullptr, sink);
+    for (int64_t j = first; j < visible; ++j) row[j] /= sum;
+    if (sink) *sink /= sum;
+    std::fill(row, row + first, T{0});
     std::fill(row + visible, row + n_k_, T{0});
   }
 
   // Computes dS of rows [first, first + rows) that see keys before `keys`,
   // whose weights are complete; g [n_q, e] and v [n_k, e] are those of the
-  // head.
-  void Scores(int64_t first, int64_t rows, int64_t keys, const T* g,
-              const T* v) const {
+  // head, and so are the incoming gradients of the logarithms of the sums of
+  // the weights, `grad_lse` [n_q], which may be null.
+  void Scores(int64_t first, int64_t rows, int64_t keys, const T* g, const T* v,
+              const T* grad_lse = nullptr) const {
     auto scores = RowsOf(scores_.data() + first * n_k_, rows, keys, n_k_);
     Multiply(T{1}, Rows(g, first, rows), Rows(v, 0, keys).transpose(), scores);
     for (int64_t i = first; i < first + rows; ++i) {
       const T* const weight = Weights(i);
       T* const row = scores_.data() + i * n_k_;
-      T dot = 0;
+      T& dot = dots_[i];
+      dot = 0;
       for (int64_t j = 0; j < keys; ++j) dot += weight[j] * row[j];
+      if (grad_lse) dot -= grad_lse[i];
       for (int64_t j = 0; j < keys; ++j) row[j] = weight[j] * (row[j] - dot);
       std::fill(row + keys, row + n_k_, T{0});
     }
   }
+
+  // Returns D of query i, without grad_lse, once Scores has computed it.
+  T Dot(int64_t i) const { return dots_[i]; }
 
   // Computes rows [key, key + keys) of grad_v, from the queries from `first`
   // on.
@@ -111,6 +123,7 @@ class DenseGradient {
 
   const int64_t n_q_, n_k_, e_;
   Buffer<T> weights_, scores_;  // P and dS
+  Buffer<T> dots_;              // D
 };
 
 }  // namespace subquad

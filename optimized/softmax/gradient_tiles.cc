@@ -2,6 +2,7 @@
 #include "optimized/softmax/gradient_tiles.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "optimized/base/transpose.h"
 #include "optimized/softmax/softmax_tiles_vectors-inl.h"
@@ -9,13 +10,14 @@
 namespace subquad {
 namespace softmax_tiles {
 
-// Computes D, and divides by the sum of the weights.
+// Computes D without the incoming gradient of the logarithm of the sum of the
+// weights, and divides by that sum.
 template <typename T>
 void Turn(const Tile<T>& tile, const GradientTile<T>& own) {
   const Tag<T> d;
   for (int64_t i = 0; i < tile.rows; i += kLanes<T>) {
     const auto one_over_sum =
-        hn::Div(hn::Set(d, T{1}), hn::Load(d, tile.sum + i));
+        QuotientOrZero(hn::Set(d, T{1}), hn::Load(d, tile.sum + i));
     auto dot = hn::Zero(d);
     for (int64_t c = 0; c < tile.e; ++c) {
       T* const grad = own.grad + c * kBlockQueries<T> + i;
@@ -24,6 +26,7 @@ void Turn(const Tile<T>& tile, const GradientTile<T>& own) {
           hn::MulAdd(g, hn::Load(d, tile.out + c * kBlockQueries<T> + i), dot);
       hn::Store(g, d, grad);
     }
+    dot = hn::Sub(dot, hn::Load(d, own.grad_lse + i));
     hn::Store(hn::Mul(dot, one_over_sum), d, own.dot + i);
     hn::Store(one_over_sum, d, tile.factor + i);
     for (int64_t a = 0; a < tile.d; ++a)
@@ -172,23 +175,27 @@ void AddDiagonals(const Tile<T>& tile, const GradientTile<T>& own,
 }  // namespace softmax_tiles
 
 template <typename T>
-GradientBlock<T>::GradientBlock(Layout& layout, int64_t d, int64_t e)
+GradientBlock<T>::GradientBlock(Layout& layout, int64_t d, int64_t e, bool caps)
     : scores_(layout, d, e),
       memory_(layout,
-              Cut<T>::template Size<softmax_tiles::GradientTile<T>>(d, e),
+              Cut<T>::template Size<softmax_tiles::GradientTile<T>>(d, e, caps),
               OnLine{}),
       tile_(Cut<T>::template Make<softmax_tiles::GradientTile<T>>(
-          memory_.data(), d, e)) {}
+          memory_.data(), d, e, caps)),
+      caps_(caps) {}
 
 template <typename T>
-void GradientBlock<T>::Begin(const T* q, int64_t rows, T scale, const T* g) {
+void GradientBlock<T>::Begin(const T* q, int64_t rows, T scale, const T* g,
+                             const T* sink, const T* grad_lse) {
   constexpr int64_t kQueries = kBlockQueries<T>;
   const int64_t d = scores_.tile_.d, e = scores_.tile_.e;
-  scores_.Begin(q, d, rows, scale);
+  scores_.Begin(q, d, rows, scale, sink);
   CopyTransposed(g, e, rows, e, T{1}, tile_.grad, kQueries);
   for (int64_t c = 0; c < e && rows < kQueries; ++c)
     std::fill_n(tile_.grad + c * kQueries + rows, kQueries - rows, T{0});
   for (int64_t x = 0; x < rows * d; ++x) tile_.query_rows[x] = scale * q[x];
+  std::fill_n(tile_.grad_lse, kQueries, T{0});
+  if (grad_lse) std::copy_n(grad_lse, rows, tile_.grad_lse);
   grad_ = g;
 }
 
@@ -202,6 +209,15 @@ void GradientBlock<T>::Turn() {
 }
 
 template <typename T>
+T GradientBlock<T>::SinkGradient(T sink) const {
+  const softmax_tiles::Tile<T>& tile = scores_.tile_;
+  T sum = 0;
+  for (int64_t i = 0; i < tile.rows; ++i)
+    sum -= std::exp(sink - tile.top[i]) * tile_.dot[i];
+  return sum;
+}
+
+template <typename T>
 void GradientBlock<T>::Accumulate(const T* k, const T* v, T* grad_k, T* grad_v,
                                   T* diagonals) {
   using namespace softmax_tiles;  // NOLINT: the kernels
@@ -209,10 +225,13 @@ void GradientBlock<T>::Accumulate(const T* k, const T* v, T* grad_k, T* grad_v,
   Weigh(tile);
   AddProduct(tile.score, tile.keys, tile.rows, tile_.grad_rows, tile.e, grad_v);
   ScoreGradients(tile, tile_, v);
+  if (diagonals) AddDiagonals(tile, tile_, diagonals);
+  if (caps_)
+    for (int64_t x = 0; x < tile.keys * kBlockQueries<T>; ++x)
+      tile_.score[x] *= tile_.slope[x];
   QueryGradients(tile, tile_, k);
   AddProduct(tile_.score, tile.keys, tile.rows, tile_.query_rows, tile.d,
              grad_k);
-  if (diagonals) AddDiagonals(tile, tile_, diagonals);
 }
 
 template <typename T>

@@ -14,7 +14,8 @@
 //
 //   GradientBlock<T> block(layout, d, e);
 //   block.Begin(q, rows, scale, g);
-//   for each tile: block.scores().Scores(..), AddBias(..), HideAfter(..);
+//   for each tile: block.scores().Scores(..), block.Cap(..),
+//                  block.scores().AddBias(..), HideAfter(..);
 //                  block.scores().Accumulate(v, e);
 //   block.Turn();
 //   for each tile: the same scores;
@@ -36,18 +37,22 @@ namespace softmax_tiles {
 
 template <typename T>
 struct GradientTile {
-  GradientTile(Cut<T>& cut, int64_t d, int64_t e)
+  GradientTile(Cut<T>& cut, int64_t d, int64_t e, bool caps)
       : grad(cut(e * kBlockQueries<T>)),
         score(cut(kTileKeys * kBlockQueries<T>)),
+        slope(cut(caps ? kTileKeys * kBlockQueries<T> : 0)),
         grad_query(cut(d * kBlockQueries<T>)),
         dot(cut(kBlockQueries<T>)),
+        grad_lse(cut(kBlockQueries<T>)),
         query_rows(cut(WholeLines<T>(kBlockQueries<T> * d))),
         grad_rows(cut(WholeLines<T>(kBlockQueries<T> * e))) {}
 
   T* grad;        // [e] as in Tile: g / sum, transposed
   T* score;       // [kTileKeys]: gradients of the scores
+  T* slope;       // [kTileKeys]: derivatives of the capped scores
   T* grad_query;  // [d]: sum of these gradients times keys
   T* dot;         // [1]: D / sum
+  T* grad_lse;    // [1]: incoming gradients of the logarithms of the sums
   T* query_rows;  // [rows, d]: scale * q
   T* grad_rows;   // [rows, e]: g / sum
 };
@@ -61,13 +66,22 @@ class GradientBlock {
   // adding zeros).
   static constexpr int64_t kMargin = kBlockQueries<T>;
 
-  GradientBlock(Layout& layout, int64_t d, int64_t e);
+  // `caps`: whether Cap is called for every tile, or for none.
+  GradientBlock(Layout& layout, int64_t d, int64_t e, bool caps = false);
 
-  // Starts with q [rows, d] and g [rows, e], contiguous.
-  void Begin(const T* q, int64_t rows, T scale, const T* g);
+  // Starts with q [rows, d] and g [rows, e], contiguous; `sink` as in
+  // SoftmaxBlock. `grad_lse` [rows] are the incoming gradients of the
+  // logarithms of the sums of the weights, or null for zeros.
+  void Begin(const T* q, int64_t rows, T scale, const T* g,
+             const T* sink = nullptr, const T* grad_lse = nullptr);
   SoftmaxBlock<T>& scores() { return scores_; }
+  // Caps the scores of a tile (SoftmaxBlock::Cap).
+  void Cap(T cap) { scores_.Cap(cap, tile_.slope); }
   // Changes from the forward to the backward pass.
   void Turn();
+  // Returns the gradient of the sink from the queries of this block, after
+  // Turn.
+  T SinkGradient(T sink) const;
   // Uses the scores of a tile to add to its rows of grad_k and grad_v and, if
   // it is not null, to diagonals[j - i] for query i of the block and key j of
   // the tile.
@@ -78,6 +92,7 @@ class GradientBlock {
   SoftmaxBlock<T> scores_;
   Buffer<T> memory_;
   softmax_tiles::GradientTile<T> tile_;
+  const bool caps_;
   const T* grad_ = nullptr;
 };
 

@@ -195,13 +195,49 @@ void Divide(const Tile<T>& tile) {
   for (int64_t c = 0; c < tile.e; ++c)
     for (int64_t i = 0; i < tile.rows; i += kLanes<T>) {
       T* at = tile.out + c * kBlockQueries<T> + i;
-      hn::Store(hn::Div(hn::Load(d, at), hn::Load(d, tile.sum + i)), d, at);
+      hn::Store(QuotientOrZero(hn::Load(d, at), hn::Load(d, tile.sum + i)), d,
+                at);
     }
+}
+
+template <typename T>
+HWY_INLINE Vector<T> Capped(Vector<T> score, Vector<T> cap, Vector<T>& slope) {
+  const Tag<T> d;
+  const auto tangent = hn::Tanh(d, hn::Div(score, cap));
+  const auto one = hn::Set(d, T{1});
+  slope = hn::Mul(hn::Sub(one, tangent), hn::Add(one, tangent));
+  return hn::Mul(cap, tangent);
+}
+
+template <typename T>
+void CapRow(T* row, int64_t count, T cap, T* slopes) {
+  const Tag<T> d;
+  const auto caps = hn::Set(d, cap);
+  Vector<T> slope;
+  const int64_t whole = count / kLanes<T> * kLanes<T>;
+  for (int64_t j = 0; j < whole; j += kLanes<T>) {
+    hn::StoreU(Capped<T>(hn::LoadU(d, row + j), caps, slope), d, row + j);
+    if (slopes) hn::StoreU(slope, d, slopes + j);
+  }
+  if (whole == count) return;
+  HWY_ALIGN T tail[kLanes<T>] = {};
+  std::copy(row + whole, row + count, tail);
+  hn::Store(Capped<T>(hn::Load(d, tail), caps, slope), d, tail);
+  std::copy_n(tail, count - whole, row + whole);
+  if (!slopes) return;
+  hn::Store(slope, d, tail);
+  std::copy_n(tail, count - whole, slopes + whole);
+}
+
+// Returns ln(sum exp(top)), -inf for an empty sum.
+template <typename T>
+T LogSum(T top, T sum) {
+  return sum == 0 ? -std::numeric_limits<T>::infinity() : top + std::log(sum);
 }
 
 // Puts keys in the lanes, four vectors at a time to hide latencies.
 template <typename T>
-T ExponentiateRow(T* row, int64_t count, const T* bias) {
+T ExponentiateRow(T* row, int64_t count, const T* bias, T* sink, T* log_sum) {
   constexpr int64_t kStep = 4 * kLanes<T>;
   const Tag<T> d;
   const auto lowest = hn::Set(d, std::numeric_limits<T>::lowest());
@@ -227,6 +263,7 @@ T ExponentiateRow(T* row, int64_t count, const T* bias) {
       }
       top[x] = hn::Max(top[x], score);
     }
+  if (sink) top[0] = hn::Max(top[0], hn::Set(d, *sink));
   const auto most = hn::MaxOfLanes(
       d, hn::Max(hn::Max(top[0], top[1]), hn::Max(top[2], top[3])));
   const Vector<T> most_of[4] = {most, most, most, most};
@@ -244,8 +281,17 @@ T ExponentiateRow(T* row, int64_t count, const T* bias) {
   for (int64_t j = 0; j < whole; j += kStep) add(row + j);
   add(tail);
   std::copy_n(tail, count - whole, row + whole);
-  return hn::GetLane(hn::SumOfLanes(
+  T total = hn::GetLane(hn::SumOfLanes(
       d, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]))));
+  if (sink) {
+    const Vector<T> most_of_sink[1] = {most};
+    Vector<T> weight[1] = {hn::Set(d, *sink)};
+    ExpOfDifferences<T>(most_of_sink, weight);
+    *sink = hn::GetLane(weight[0]);
+    total += *sink;
+  }
+  if (log_sum) *log_sum = LogSum(hn::GetLane(most), total);
+  return total == 0 ? T{1} : total;
 }
 
 }  // namespace softmax_tiles
@@ -258,16 +304,17 @@ SoftmaxBlock<T>::SoftmaxBlock(Layout& layout, int64_t d, int64_t e, int64_t p)
                                                           p)) {}
 
 template <typename T>
-void SoftmaxBlock<T>::Begin(const T* q, int64_t q_stride, int64_t rows,
-                            T scale) {
+void SoftmaxBlock<T>::Begin(const T* q, int64_t q_stride, int64_t rows, T scale,
+                            const T* sink) {
   constexpr int64_t kQueries = kBlockQueries<T>;
   tile_.rows = rows;
   CopyTransposed(q, q_stride, rows, tile_.d, scale, tile_.query, kQueries);
   for (int64_t a = 0; a < tile_.d && rows < kQueries; ++a)
     std::fill_n(tile_.query + a * kQueries + rows, kQueries - rows, T{0});
   std::fill_n(tile_.out, tile_.e * kQueries, T{0});
-  std::fill_n(tile_.top, kQueries, std::numeric_limits<T>::lowest());
-  std::fill_n(tile_.sum, kQueries, T{0});
+  std::fill_n(tile_.top, kQueries,
+              sink ? *sink : std::numeric_limits<T>::lowest());
+  std::fill_n(tile_.sum, kQueries, sink ? T{1} : T{0});
 }
 
 template <typename T>
@@ -283,6 +330,12 @@ template <typename T>
 void SoftmaxBlock<T>::Scores(const T* k, int64_t k_stride, int64_t keys) {
   tile_.keys = keys;
   softmax_tiles::Scores(tile_, k, k_stride);
+}
+
+template <typename T>
+void SoftmaxBlock<T>::Cap(T cap, T* slopes) {
+  softmax_tiles::CapRow(tile_.score, tile_.keys * kBlockQueries<T>, cap,
+                        slopes);
 }
 
 template <typename T>
@@ -318,6 +371,12 @@ void SoftmaxBlock<T>::Accumulate(const T* v, int64_t v_stride) {
 }
 
 template <typename T>
+void SoftmaxBlock<T>::LogSums(T* to) const {
+  for (int64_t i = 0; i < tile_.rows; ++i)
+    to[i] = softmax_tiles::LogSum(tile_.top[i], tile_.sum[i]);
+}
+
+template <typename T>
 void SoftmaxBlock<T>::End(T* out, int64_t out_stride) {
   softmax_tiles::Divide(tile_);
   CopyTransposed(tile_.out, kBlockQueries<T>, tile_.e, tile_.rows, T{1}, out,
@@ -328,11 +387,19 @@ template class SoftmaxBlock<float>;
 template class SoftmaxBlock<double>;
 
 template <typename T>
-T ExponentiateRow(T* row, int64_t count, const T* bias) {
-  return softmax_tiles::ExponentiateRow(row, count, bias);
+T ExponentiateRow(T* row, int64_t count, const T* bias, T* sink, T* log_sum) {
+  return softmax_tiles::ExponentiateRow(row, count, bias, sink, log_sum);
 }
-template float ExponentiateRow(float*, int64_t, const float*);
-template double ExponentiateRow(double*, int64_t, const double*);
+template float ExponentiateRow(float*, int64_t, const float*, float*, float*);
+template double ExponentiateRow(double*, int64_t, const double*, double*,
+                                double*);
+
+template <typename T>
+void CapRow(T* row, int64_t count, T cap, T* slopes) {
+  softmax_tiles::CapRow(row, count, cap, slopes);
+}
+template void CapRow(float*, int64_t, float, float*);
+template void CapRow(double*, int64_t, double, double*);
 
 template <typename T>
 void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,

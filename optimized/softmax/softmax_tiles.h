@@ -13,14 +13,14 @@
 //   block.Begin(q, d, rows, scale);        // rows <= kBlockQueries<T>
 //   for each tile of at most kTileKeys keys:
 //     block.Scores(k, d, keys);            // scale q.k
-//     block.AddBias(..), block.AddBand(..), block.HideAfter(..), or edits of
-//         block.Score(i, j)
+//     block.Cap(..), block.AddBias(..), block.AddBand(..), block.HideAfter(..),
+//         or edits of block.Score(i, j)
 //     block.Accumulate(v, e);
 //   block.End(out, e);
 //
 // Rows have strides, so that every s-th query and key can form a separate
-// problem. A score of -inf hides a key; a query that saw no key at all gets NaN
-// (0/0).
+// problem. A score of -inf hides a key; a query that saw no key at all gets
+// zeros.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,9 @@ class SoftmaxBlock {
   // `p` is the width of r in BeginBand.
   SoftmaxBlock(Layout& layout, int64_t d, int64_t e, int64_t p = 0);
 
-  void Begin(const T* q, int64_t q_stride, int64_t rows, T scale);
+  // If `sink` is not null, exp(*sink) is added to the sum of the weights.
+  void Begin(const T* q, int64_t q_stride, int64_t rows, T scale,
+             const T* sink = nullptr);
   // Call after Begin, for AddBand; r is [rows, p].
   void BeginBand(const T* r, int64_t r_stride);
 
@@ -82,6 +84,9 @@ class SoftmaxBlock {
   T& Score(int64_t i, int64_t j) {
     return tile_.score[j * kBlockQueries<T> + i];
   }
+  // Turns every score x of the tile into cap tanh(x / cap). If `slopes` is not
+  // null, also writes the derivatives, in the order of the scores.
+  void Cap(T cap, T* slopes = nullptr);
   // Computes Score(i, j) += bias[j - i], read for the block's own queries only.
   void AddBias(const T* bias);
   // Computes Score(i, j) += sum_x r[i][x] table[x stride + i - j], read for
@@ -94,6 +99,9 @@ class SoftmaxBlock {
 
   void Accumulate(const T* v, int64_t v_stride);
 
+  // Writes the logarithm of the sum of the weights of each query, before End;
+  // -inf for one that saw no key and has no sink.
+  void LogSums(T* to) const;
   void End(T* out, int64_t out_stride);
 
  private:
@@ -108,10 +116,18 @@ extern template class SoftmaxBlock<float>;
 extern template class SoftmaxBlock<double>;
 
 // Computes row[j] = exp(s_j - max s) where s_j = row[j] + bias[j] (bias may be
-// null, and -inf in it hides the key); returns their sum, zero if nothing is
-// visible.
+// null, and -inf in it hides the key); returns their sum, or one if nothing is
+// visible: then all weights are zero. If `sink` is not null, *sink is one more
+// score; its weight replaces it and is part of the sum. If `log_sum` is not
+// null, *log_sum becomes ln sum_j exp(s_j), or -inf.
 template <typename T>
-T ExponentiateRow(T* row, int64_t count, const T* bias);
+T ExponentiateRow(T* row, int64_t count, const T* bias, T* sink = nullptr,
+                  T* log_sum = nullptr);
+
+// Computes row[j] = cap tanh(row[j] / cap) and, if `slopes` is not null, the
+// derivatives slopes[j] = 1 - tanh^2(row[j] / cap).
+template <typename T>
+void CapRow(T* row, int64_t count, T cap, T* slopes);
 
 // Computes out [rows, width] = a [rows, terms] b [terms, width], with
 // `a_stride` from row to row of a, every sum in the order of its terms. A GEMM

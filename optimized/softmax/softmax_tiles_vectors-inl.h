@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -92,6 +93,14 @@ HWY_INLINE void ExpOfDifferences(const Vector<T> (&m)[kV], Vector<T> (&s)[kV]) {
         hn::Ge(s[v], least),
         hn::BitCast(d, hn::Add(hn::BitCast(bits, power[v]), exponent)));
   }
+}
+
+// Returns x / sum, or zero where the sum is zero: that of a query that sees no
+// key.
+template <typename V>
+HWY_INLINE V QuotientOrZero(V x, V sum) {
+  return hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(hn::DFromV<V>())),
+                            hn::Div(x, sum));
 }
 
 // Calls work with the number of rows or vectors as a constant.

@@ -109,6 +109,11 @@ template <typename T>
 void GatherColumns(const T* rows, int64_t n, int64_t row_width, int64_t columns,
                    int64_t image_width, int64_t row_stride, int64_t column_size,
                    T* column) {
+  if (n == 0) {
+    for (int64_t c = 0; c < columns; ++c)
+      std::fill_n(column + c * column_size, column_size, T{0});
+    return;
+  }
   for (int64_t first = 0; first < n; first += image_width) {
     const int64_t width = std::min(image_width, n - first);
     T* to = column + first / image_width * row_stride;

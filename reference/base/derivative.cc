@@ -233,8 +233,14 @@ Problem ForwardOf(const Problem& problem) {
   for (size_t i = 0; i < problem.inputs.size(); ++i)
     if (!IsCotangent(problem.inputs[i].name))
       shapes.push_back({problem.inputs[i].name, problem.InputShape(i)});
+  const std::vector<TensorRule> outputs =
+      problem.op->ForwardSignature(problem.params).outputs;
+  std::vector<std::string> wanted;
+  for (size_t o = 0; o < outputs.size(); ++o)
+    if (outputs[o].optional && problem.HasInput(CotangentOf(outputs, o)))
+      wanted.push_back(outputs[o].name);
   return ResolveProblem(*problem.op, problem.params, problem.scalar, shapes,
-                        problem.leading);
+                        problem.leading, wanted);
 }
 
 template <typename Real>

@@ -24,11 +24,10 @@ const Advice kAdvice[] = {
      "masks and biases as tensors [n_q, n_k] are not covered; use causal, "
      "key_lengths, a bias indexed by offset, or a pattern of sparse_attention"},
     {{"is_causal", "causal_mask"}, "the parameter is causal"},
-    {{"softcap", "logits_soft_cap", "attn_logit_softcapping"},
-     "a cap of the scores is not covered"},
+    {{"softcap", "logits_soft_cap", "attn_logit_softcapping", "logit_cap"},
+     "the parameter is softcap, of softmax_attention"},
     {{"sink", "sinks", "s_aux", "attention_sink", "attention_sinks"},
-     "sinks are not covered, except a sink of logit 0: put a key and a value "
-     "of zeros first and raise query_offset by 1"},
+     "the input is sinks, of softmax_attention: one logit for each head"},
     {{"cu_seqlens", "cu_seqlens_q", "cu_seqlens_k", "seqlens", "qo_indptr",
       "max_seqlen", "document_ids"},
      "packed sequences are not covered; check each sequence by itself, or a "
@@ -39,12 +38,14 @@ const Advice kAdvice[] = {
     {{"dropout", "dropout_p"}, "dropout is not covered; set it to 0"},
     {{"alibi_slopes", "slopes"},
      "pass the bias that the slopes make, one value for each offset j - i"},
-    {{"window_size", "sliding_window", "left_window"},
-     "use sparse_attention with pattern=sliding and window"},
+    {{"window_size", "sliding_window", "left_window", "window_left",
+      "window_right"},
+     "the parameters are window_left and window_right, of softmax_attention: a "
+     "window of w tokens that counts the query itself has window_left = w - 1"},
     {{"rope", "rotary", "rotary_emb", "cos", "sin", "freqs_cis"},
      "apply the rotation to q and k first"},
     {{"lse", "return_lse", "logsumexp", "softmax_lse"},
-     "the logarithm of the normaliser is not covered"},
+     "the output is lse, of softmax_attention: natural logarithms, [.., n_q]"},
     {{"softmax_scale", "sm_scale"}, "the parameter is scale"},
     {{"seq_len", "seqlen", "sequence_length", "tokens"}, "the size is n"},
     {{"head_dim", "head_size", "dim_head"}, "the sizes are d and e"},

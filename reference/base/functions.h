@@ -3,6 +3,7 @@
 // built-in numbers here, those of Traced numbers beside that type (traced.h).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -23,6 +24,15 @@ using std::log;
 using std::nearbyint;
 using std::sin;
 using std::sqrt;
+using std::tanh;
+
+// Returns the largest change of tanh(x) when x, whose magnitude is `size`, is
+// off by at most `units` roundoffs, in the same units.
+inline double ErrorOfTanh(double size, double units, double roundoff) {
+  const double nearest = std::max(0.0, size - units * roundoff);
+  const double tangent = std::tanh(nearest);
+  return units * (1 - tangent) * (1 + tangent);
+}
 
 // Returns a number whose value does not change the result, such as the largest
 // score of a softmax: it has no derivative, and its error does not count.

@@ -39,6 +39,7 @@ Signature WithGradients(Signature signature) {
       TensorRule gradient = input;
       gradient.name = GradientOf(input.name);
       gradient.may_be_minus_infinity = false;
+      gradient.optional = false;
       signature.outputs.push_back(std::move(gradient));
     }
   for (TensorRule& cotangent : cotangents)

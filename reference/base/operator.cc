@@ -11,6 +11,7 @@ namespace {
 
 // Formats a shape in symbols: "[b, h, n_q, d]".
 std::string Symbols(const TensorRule& rule, size_t leading) {
+  if (rule.shape.empty()) return leading == 2 ? "[b, h]" : "[h]";
   std::string text = leading == 2 ? "[b, h" : leading == 1 ? "[h" : "[";
   for (const std::string& extent : rule.shape)
     text += (text.size() > 1 ? ", " : "") + extent;
@@ -35,10 +36,10 @@ Shape LeadingOf(const TensorRule& rule, const Shape& shape) {
       throw InvalidInput(rule.name, "no empty dimension", ToString(shape));
   const size_t rank = rule.shape.size();
   if (shape.size() < rank || shape.size() > rank + 2)
-    throw InvalidInput(
-        rule.name,
-        Symbols(rule, 0) + ", " + Symbols(rule, 1) + " or " + Symbols(rule, 2),
-        ToString(shape));
+    throw InvalidInput(rule.name,
+                       (rank == 0 ? "[1]" : Symbols(rule, 0)) + ", " +
+                           Symbols(rule, 1) + " or " + Symbols(rule, 2),
+                       ToString(shape));
   return {shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(rank)};
 }
 
@@ -55,7 +56,9 @@ void ResolveLeading(const std::vector<const GivenShape*>& shapes,
   for (size_t i = 0; i < shapes.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
     const Shape leading = LeadingOf(rule, shapes[i]->shape);
-    rank = std::max(rank, leading.size());
+    // One number for all heads, [1], adds no axis to the output.
+    if (!rule.shape.empty() || leading != Shape{1})
+      rank = std::max(rank, leading.size());
     if (!leading.empty() && leading.back() > heads) {
       heads = leading.back();
       most_heads = rule.name;
@@ -101,6 +104,14 @@ int64_t Least(const std::vector<SizeRule>& sizes, const std::string& name) {
   return 1;
 }
 
+// Replaces extents of which a tensor has only one entry.
+void ShareExtents(const Shape& shape, TensorRule& rule) {
+  if (!rule.may_be_shared) return;
+  const size_t leading = shape.size() - rule.shape.size();
+  for (size_t axis = 0; axis < rule.shape.size(); ++axis)
+    if (shape[leading + axis] == 1) rule.shape[axis] = "1";
+}
+
 // Finds the sizes behind the shapes, each from the first extent in which it is
 // the only unknown, and then compares every extent with the result.
 void ResolveDims(const std::vector<SizeRule>& sizes,
@@ -138,6 +149,24 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
           rule.name, Symbols(rule, leading.size()) + " = " + ToString(expected),
           ToString(shape));
   }
+}
+
+// Leaves out optional outputs that are not wanted. Throws InvalidInput for one
+// that does not exist.
+void KeepWanted(const std::vector<std::string>& wanted,
+                std::vector<TensorRule>& outputs) {
+  const auto is_wanted = [&](const std::string& name) {
+    return std::ranges::find(wanted, name) != wanted.end();
+  };
+  for (const std::string& name : wanted)
+    if (IndexOf(outputs, name) < 0) {
+      std::vector<std::string> known;
+      for (const TensorRule& rule : outputs) known.push_back(rule.name);
+      throw UnknownName("output", known, name);
+    }
+  std::erase_if(outputs, [&](const TensorRule& rule) {
+    return rule.optional && !is_wanted(rule.name);
+  });
 }
 
 bool IsBackward(const std::vector<std::string>& names) {
@@ -218,7 +247,8 @@ void CheckInputNames(const Operator& op, Params params,
 
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& shapes,
-                       const Shape& at_least) {
+                       const Shape& at_least,
+                       const std::vector<std::string>& wanted) {
   CheckParams(op.ParamRules(params), params);
   for (const ParamRule& rule : op.ParamRules(params))
     if (rule.default_value == "true" && !params.Has(rule.name))
@@ -242,9 +272,15 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
     ordered.push_back(&*it);
   }
   problem.outputs = signature.outputs;
+  KeepWanted(wanted, problem.outputs);
   DropGradientsOfAbsentInputs(problem);
   AddParamsToDims(problem.params, problem.dims);
   ResolveLeading(ordered, at_least, problem);
+  for (size_t i = 0; i < ordered.size(); ++i)
+    ShareExtents(ordered[i]->shape, problem.inputs[i]);
+  for (TensorRule& output : problem.outputs)
+    if (const int source = InputOfGradient(problem, output.name); source >= 0)
+      output.shape = problem.inputs[static_cast<size_t>(source)].shape;
   ResolveDims(signature.sizes, ordered, problem);
   problem.length_axes = LengthAxes(op, problem.params, signature);
   // An axis that only an absent optional tensor has gets no value.
@@ -259,21 +295,30 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   return problem;
 }
 
+std::vector<std::string> WantedOutputs(const Problem& problem) {
+  std::vector<std::string> wanted;
+  for (const TensorRule& rule : problem.outputs)
+    if (rule.optional) wanted.push_back(rule.name);
+  return wanted;
+}
+
 Shape LeadingAxes::Of(const TensorRule& rule) const {
   if (const auto it = own.find(rule.name); it != own.end()) return it->second;
   const bool data = rule.role == Role::kData;
-  if (!data && !(per_head && rule.shape.size() < 3)) return {};
+  if (!data && !(per_head && rule.shape.size() < 3))
+    return rule.shape.empty() ? Shape{1} : Shape{};
   if (data && batch > 0) return {batch, std::max<int64_t>(heads, 1)};
-  return heads > 0 ? Shape{heads} : Shape{};
+  if (heads > 0) return {heads};
+  return rule.shape.empty() ? Shape{1} : Shape{};
 }
 
 Problem MakeProblem(const Operator& op, Params params, bool backward,
                     Scalar scalar, const Dims& sizes,
                     const LeadingAxes& leading,
-                    const std::vector<std::string>& optional_inputs) {
+                    const std::vector<std::string>& with) {
   CheckParams(op.ParamRules(params), params);
   const Signature signature = op.SignatureFor(params, backward);
-  std::vector<std::string> unused = optional_inputs;
+  std::vector<std::string> unused = with;
   Dims dims;
   AddParamsToDims(params, dims);
   std::set<std::string> known;
@@ -302,20 +347,25 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
     }
     shapes.push_back({rule.name, ShapeOf(rule, dims, leading.Of(rule))});
   }
+  std::vector<std::string> wanted;
+  for (const TensorRule& rule : signature.outputs)
+    if (rule.optional && std::erase(unused, rule.name) > 0)
+      wanted.push_back(rule.name);
   for (const auto& [name, axes] : leading.own)
     if (std::ranges::find(shapes, name, &GivenShape::name) == shapes.end())
       throw InvalidInput("leading axes of " + name, "an input of this case",
                          "none");
   if (!unused.empty()) {
     std::vector<std::string> optional;
-    for (const TensorRule& rule : signature.inputs)
-      if (rule.optional) optional.push_back(rule.name);
+    for (const auto& rules : {signature.inputs, signature.outputs})
+      for (const TensorRule& rule : rules)
+        if (rule.optional) optional.push_back(rule.name);
     if (optional.empty())
       throw InvalidInput("with", "no inputs, since none is optional here",
                          "'" + unused.front() + "'");
     throw UnknownName("with", optional, unused.front());
   }
-  return ResolveProblem(op, std::move(params), scalar, shapes);
+  return ResolveProblem(op, std::move(params), scalar, shapes, {}, wanted);
 }
 
 }  // namespace subquad

@@ -120,10 +120,15 @@ struct GivenShape {
 // the operator's declaration; shapes are checked nowhere else. Throws
 // InvalidInput that names the tensor or parameter, what was expected and what
 // was found. `at_least` gives the output leading axes that no tensor has, for a
-// part of a larger problem.
+// part of a larger problem. `wanted` names the optional outputs to compute.
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& shapes,
-                       const Shape& at_least = {});
+                       const Shape& at_least = {},
+                       const std::vector<std::string>& wanted = {});
+
+// Names the optional outputs of a problem, for another one with the same
+// outputs.
+std::vector<std::string> WantedOutputs(const Problem& problem);
 
 // Checks what needs no tensors: throws InvalidInput if a parameter is invalid,
 // or if an input is missing, given twice or not accepted with these parameters.
@@ -141,12 +146,12 @@ struct LeadingAxes {
   Shape Of(const TensorRule& rule) const;
 };
 
-// Makes the problem of a generated case from its sizes. `optional_inputs` names
-// the optional inputs to include.
+// Makes the problem of a generated case from its sizes. `with` names the
+// optional inputs and outputs to include.
 Problem MakeProblem(const Operator& op, Params params, bool backward,
                     Scalar scalar, const Dims& sizes,
                     const LeadingAxes& leading,
-                    const std::vector<std::string>& optional_inputs);
+                    const std::vector<std::string>& with);
 
 // Returns the definition of `problem.op` in this arithmetic.
 template <typename Real>

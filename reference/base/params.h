@@ -98,6 +98,14 @@ struct ParamRule {
     return {std::move(name), ParamType::kInteger, std::move(meaning), true,
             min};
   }
+  // A number of keys, unlimited by default.
+  static ParamRule Window(std::string name, std::string meaning) {
+    ParamRule rule{std::move(name), ParamType::kInteger, std::move(meaning),
+                   false, 0};
+    rule.default_value = "unlimited";
+    rule.counts_keys = true;
+    return rule;
+  }
   static ParamRule Scale(std::string default_value) {
     ParamRule rule{"scale", ParamType::kNumber,
                    "multiplies every query-key dot product", false};

@@ -81,14 +81,20 @@ struct OffsetAxis {
 
 struct TensorRule {
   std::string name;
-  std::vector<std::string> shape;  // extents in symbols, without leading axes
+  // Extents in symbols, without leading axes. Empty: one number for each head,
+  // or [1] for all of them.
+  std::vector<std::string> shape;
   Role role = Role::kData;
   Draw draw = Draw::kInput;
+  // An input that may be absent, or an output that is computed on request.
   bool optional = false;
   bool may_be_minus_infinity = false;
   // It is drawn once or lists indices, and is never trained: it has no
   // gradient.
   bool fixed = false;
+  // An extent of 1 in place of one of `shape` is shared along that axis. Rules
+  // of a Problem have the extents as given.
+  bool may_be_shared = false;
   // Reversing these axes is the mistake of reading i - j instead of j - i.
   std::vector<OffsetAxis> offset_axes = {};
 
@@ -138,7 +144,7 @@ struct Problem {
   // Heads of all batch items: independent problems that may share tensors.
   int64_t heads = 1;
   Shape leading;  // axes of the output before its rows: [], [h] or [b, h]
-  std::vector<TensorRule> inputs, outputs;  // without absent optional tensors
+  std::vector<TensorRule> inputs, outputs;  // without absent optional ones
   std::vector<Shape> input_leading, output_leading;
 
   int64_t Dim(const std::string& name) const {

@@ -16,7 +16,7 @@ double SharedWork(const Problem& problem);
 
 // Returns how many rows of the first output may have a cotangent other than
 // zero in a generated case: all of them, or so few that the gradients can still
-// be computed in about a minute.
+// be computed in about a minute of one thread.
 int64_t RowsWithCotangent(const Problem& problem);
 
 }  // namespace subquad

@@ -137,10 +137,16 @@ const std::vector<SharedRow>& SharedRows() {
 // Rejects features that only the kernel of relative_logits_attention supports.
 std::string NotOnDevice(const Problem& problem) {
   const Params& params = problem.params;
-  if (params.Has("query_offset") && params.Integer("query_offset") > 0)
+  if (params.Has("query_offset") && params.Integer("query_offset") != 0)
     return "GPU kernels do not support query_offset";
   if (params.Has("key_lengths"))
     return "GPU kernels do not support key_lengths";
+  for (const char* name : {"window_left", "window_right", "softcap"})
+    if (params.Has(name))
+      return std::string("GPU kernels do not support ") + name;
+  if (problem.HasInput("sinks")) return "GPU kernels do not support sinks";
+  if (IndexOf(problem.outputs, "lse") >= 0)
+    return "GPU kernels do not support lse";
   if (problem.op->description().id == "softmax_attention" &&
       params.Has("height"))
     return "GPU kernels do not support the bias of an image";

@@ -106,6 +106,10 @@ class KernelizedBound {
   // Writes the bound of out_i [e], given out_i and its normaliser.
   void Row(int64_t head, int64_t i, const Real* out,
            const Scaled<Real>& normaliser, double* units) const {
+    if (value_.SeesNothing(head, i)) {
+      std::fill_n(units, e_, 0.0);
+      return;
+    }
     const FeatureRow<Real> phi_q = value_.Query(head, i);
     const RowErrors q = ErrorsOf(value_.queries(), head, i, phi_q);
     // Converts a number to the normaliser's scale.

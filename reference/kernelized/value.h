@@ -14,6 +14,9 @@
 // larger the sums are brought to its scale; an unnormalised sum is scaled back.
 // So nothing overflows, and a small weight is lost only beside one that is
 // larger by the type's whole range.
+//
+// A query that sees no key has empty sums and the value zero, whatever eps is.
+// One that sees keys whose features cancel has none.
 #pragma once
 
 #include <cstdint>
@@ -108,6 +111,10 @@ class KernelizedValue {
     const FeatureRow<Real> phi_q = Query(head, i);
     std::vector<Scaled<Real>> weights;
     int top = 2 * kZeroExponent;
+    if (SeesNothing(head, i)) {
+      std::fill_n(out, e_, Real{0});
+      return {1, 0};
+    }
     for (int64_t j = 0; j < Seen(head, i); ++j) {
       weights.push_back(Weight(head, i, j, phi_q));
       if (weights.back().mantissa != 0)
@@ -152,8 +159,12 @@ class KernelizedValue {
   const Source& queries() const { return q_; }
   const Source& keys() const { return k_; }
   int64_t KeyCount(int64_t head) const { return visible_.Length(head); }
-  int64_t Seen(int64_t head, int64_t i) const {
-    return visible_.Count(head, i);
+  int64_t Seen(int64_t head, int64_t i) const { return visible_.End(head, i); }
+  // True if padding, causality and a bias of -inf leave no key.
+  bool SeesNothing(int64_t head, int64_t i) const {
+    for (int64_t j = 0; j < Seen(head, i); ++j)
+      if (C(head, i, j).mantissa != 0) return false;
+    return true;
   }
   const Normaliser& normaliser() const { return normaliser_; }
   FeatureRow<Real> Query(int64_t head, int64_t i) const {

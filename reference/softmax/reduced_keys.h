@@ -60,12 +60,12 @@ class ReducedRows {
 
 // Attends from one query to `count` reduced keys and values.
 template <typename Real>
-void AttendToReduced(const Problem& problem, const RowId& id, const double* q,
-                     int64_t d, int64_t e, Real scale, int64_t count,
+void AttendToReduced(const Problem& problem, const double* q, int64_t d,
+                     int64_t e, Real scale, int64_t count,
                      const ReducedRows<Real>& keys,
                      const ReducedRows<Real>& values, Real* value,
                      double* units) {
-  SoftmaxRow<Real> row(problem, id.head, id.row);
+  SoftmaxRow<Real> row(problem);
   for (int64_t a = 0; a < count; ++a) {
     Score<Real> score = ScaledDot<Real>(q, keys.Row(a), d, scale);
     for (int64_t x = 0; x < d; ++x)

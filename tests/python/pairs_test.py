@@ -35,24 +35,34 @@ def attention(
     scale=None,
     query_offset=0,
     key_lengths=None,
+    window_left=None,
+    window_right=None,
+    softcap=None,
+    sinks=None,
     height=None,
     width=None,
     order=None,
     hide=None,
+    lse=False,
 ):
     """Computes attention in float32 for all leading axes and options. order: the head of keys that a head reads. hide: keys that
-    are wrongly not seen, [n_q, n_k]."""
+    are wrongly not seen, [n_q, n_k]. lse: returns the logarithms of the sums of the weights too."""
     depth = max(x.ndim for x in (q, k, v)) - 2
     rank = 2 if height else 1
     if bias is not None:
         depth = max(depth, bias.ndim - rank)
+    if sinks is not None and sinks.shape != (1,):
+        depth = max(depth, sinks.ndim)
     full = [with_axes(x, 2) for x in (q, k, v)]
     table = None if bias is None else with_axes(bias, rank)
-    heads = max(x.shape[1] for x in [*full, *([] if table is None else [table])])
+    sink = None if sinks is None else with_axes(sinks, 0)
+    heads = max(x.shape[1] for x in [*full, *(x for x in (table, sink) if x is not None)])
     q4, k4, v4 = (repeated(x, heads, order) for x in full)
     n_q, n_k = q4.shape[-2], k4.shape[-2]
     scores = q4 @ np.swapaxes(k4, -1, -2) * q.dtype.type(scale or q.shape[-1] ** -0.5)
     i, j = np.arange(n_q)[:, None], np.arange(n_k)[None]
+    if softcap:
+        scores = q.dtype.type(softcap) * np.tanh(scores / q.dtype.type(softcap))
     if table is not None:
         table = repeated(table, heads)
         if height:
@@ -61,12 +71,30 @@ def attention(
             scores = scores + table[..., j - i + n_q - 1]
     seen = np.broadcast_to(j <= i + query_offset if causal else True, (n_q, n_k))
     seen = seen if hide is None else seen & ~hide
+    if window_left is not None:
+        seen = seen & (j >= i + query_offset - window_left)
+    if window_right is not None:
+        seen = seen & (j <= i + query_offset + window_right)
     if key_lengths is not None:
         seen = seen & (j < np.array(key_lengths).reshape(-1, 1, 1, 1))
     scores = np.where(seen, scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    out = (weights / weights.sum(-1, keepdims=True)) @ v4
-    return out.reshape(out.shape[4 - 2 - depth :])
+    top = scores.max(-1, keepdims=True)
+    if sink is not None:
+        logits = repeated(sink, heads)[..., None, None]
+        top = np.maximum(top, logits)
+    top = np.where(np.isinf(top), 0, top)  # a row that sees no key has weights of zero
+    weights = np.exp(scores - top)
+    total = weights.sum(-1, keepdims=True)
+    if sink is not None:
+        total = total + np.exp(logits - top)
+    out = (weights / np.where(total == 0, 1, total)) @ v4
+    out = out.reshape(out.shape[4 - 2 - depth :])
+    if not lse:
+        return out
+    with np.errstate(divide="ignore"):
+        logarithms = (top + np.log(total))[..., 0]
+    logarithms = np.broadcast_to(logarithms, out.shape[:-1] if depth == 2 else logarithms.shape)
+    return {"out": out, "lse": np.array(logarithms).reshape(out.shape[:-1])}
 
 
 def test_right_functions_pass():
@@ -74,8 +102,56 @@ def test_right_functions_pass():
         result = subquad.verify(attention, "softmax_attention", seed=seed, **FAST)
         assert result and not result.failures, str(result)
         text = str(result)
-        assert re.search(r"pairs: 32 cases in which length, heads, widths, causal, .* meet; \d+ of \d+ pairs", text)
+        assert re.search(r"pairs: 40 cases in which length, heads, widths, causal, .* meet; \d+ of \d+ pairs", text)
         assert re.search(r"sizes: up to 1025 queries and 4100 keys, d \d+ to 128, e \d+ to 128, up to 8 heads", text)
+
+
+def with_logarithms(q, k, v, **options):
+    return attention(q, k, v, lse=True, **options)
+
+
+def test_an_optional_output_is_judged_if_it_is_returned(tmp_path):
+    result = subquad.verify(with_logarithms, "softmax_attention", n=[1, 16, 33], folder=tmp_path, **FAST)
+    assert result and "does not return it" not in str(result), str(result)
+    assert any("with lse" in line for line in result.coverage), result.coverage
+    plain = subquad.verify(attention, "softmax_attention", n=[16], **FAST)
+    assert plain and "not tested, because the function does not return it: lse" in str(plain)
+
+    def in_base_two(q, k, v, causal=False):
+        both = attention(q, k, v, causal=causal, lse=True)
+        return {**both, "lse": both["lse"] / np.log(np.float32(2))}
+
+    result = subquad.verify(in_base_two, "softmax_attention", n=[16, 33], folder=tmp_path, **FAST)
+    assert not result and result.looks_like == "lse in base 2", str(result)
+
+    def not_a_number(q, k, v, causal=False, key_lengths=None):
+        both = attention(q, k, v, causal=causal, key_lengths=key_lengths, lse=True)
+        return {**both, "lse": np.where(np.isinf(both["lse"]), -1e30, both["lse"]).astype(q.dtype)}
+
+    result = subquad.verify(not_a_number, "softmax_attention", n=[16, 33], folder=tmp_path, **FAST)
+    assert not result and any("is -inf in the output or in the right" in entry.reason for entry in result.failures)
+
+
+def test_optional_outputs_of_single_calls():
+    numbers = np.random.default_rng(1)
+    q, k, v = (numbers.standard_normal((2, 5, 4)).astype(np.float32) for _ in range(3))
+    both = subquad.reference("softmax_attention", q=q, k=k, v=v, causal=True, query_offset=-1, outputs=["lse"])
+    assert set(both) == {"out", "lse"} and both["lse"].shape == (2, 5)
+    assert np.isneginf(both["lse"][:, 0]).all() and np.isfinite(both["lse"][:, 1:]).all()
+    ours = subquad.run("softmax_attention", q=q, k=k, v=v, causal=True, query_offset=-1, outputs=["lse"])
+    options = {"q": q, "k": k, "v": v, "causal": True, "query_offset": -1}
+    assert subquad.check("softmax_attention", out=ours, **options)
+    wrong = {**ours, "lse": np.where(np.isinf(ours["lse"]), np.float32(0), ours["lse"])}
+    verdict = subquad.check("softmax_attention", out=wrong, **options)
+    assert not verdict and verdict.worst.row == 0 and np.isneginf(verdict.worst.expected), str(verdict)
+    hidden = {**ours, "lse": ours["lse"].copy()}
+    hidden["lse"][1, 3] = -np.inf
+    verdict = subquad.check("softmax_attention", out=hidden, **options)
+    assert not verdict and "row 3" in str(verdict), str(verdict)
+    with pytest.raises(ValueError, match="output: expected one of out, lse, found 'lsd'"):
+        subquad.reference("softmax_attention", q=q, k=k, v=v, outputs=["lsd"])
+    with pytest.raises(ValueError, match="outputs: expected a list of names, found 'lse'"):
+        subquad.reference("softmax_attention", q=q, k=k, v=v, outputs="lse")
 
 
 def test_a_seed_repeats_a_run_and_is_fresh_otherwise():
@@ -212,7 +288,8 @@ def test_cases_of_pairs_cover_nearly_all_pairs(op):
 
 def test_what_the_field_meets_is_drawn():
     for seed in range(4):
-        cases, coverage = drawing("softmax_attention", {}, seed).draw(32)
+        draws = drawing("softmax_attention", {}, seed)
+        cases, coverage = draws.draw(draws.count())
         settings = [drawn.case.settings for drawn in cases]
         shared = [drawn.case.shared_axes for drawn in cases]
         assert {layout for drawn in cases if (layout := drawn.layout)} == set(_pairs.LAYOUTS)

@@ -130,7 +130,7 @@ def test_junit(functions, tmp_path):
         (["verify", "{}", "softmax_attention"], "expected FILE.py:NAME"),
         (["verify", "no.py:f", "softmax_attention"], "found no file no.py"),
         (["verify", "{}:right", "sdpa"], "the operator is softmax_attention"),
-        (["verify", "{}:right", "softmax_attention", "--param", "softcap=3"], "a cap of the scores is not covered"),
+        (["verify", "{}:right", "softmax_attention", "--param", "dropout=3"], "dropout is not covered"),
         (["verify", "{}:right", "softmax_attention", "--param", "d"], "expected NAME=VALUE, found 'd'"),
         (["verify", "{}:right", "softmax_attention", "--n", "x"], "expected numbers such as 256,1024, found 'x'"),
         (["sweep", "{}:right", "softmax_attention"], "required: --n"),

@@ -94,6 +94,11 @@ std::vector<Example> Examples() {
            }),
       Make("log", SUBQUAD_FUNCTION(log(x * y)),
            [](double x, double y) { return Pair(1 / x, 1 / y); }),
+      Make("tanh", SUBQUAD_FUNCTION(tanh(x * y)),
+           [](double x, double y) {
+             const double slope = 1 - std::pow(std::tanh(x * y), 2);
+             return Pair(y * slope, x * slope);
+           }),
       Make("sqrt", SUBQUAD_FUNCTION(sqrt(x * y)),
            [](double x, double y) {
              const double root = std::sqrt(x * y);
@@ -184,6 +189,19 @@ TEST(Traced, BoundsHold) {
     EXPECT_TRUE(most_of_value == 0 || most_of_value > 0.05)
         << example.name << " " << most_of_value;
   }
+}
+
+// A divisor near the largest number may be infinite in a program, whose
+// quotient is then zero: the bound is as large as the quotient.
+TEST(Traced, DivisorsNearTheLargestNumberMayOverflow) {
+  const auto bound_of = [](double divisor) {
+    const auto quotient = Derive<double>(
+        {3e38, divisor},
+        []<typename Real>(const double* in) { return Real(in[0]) / in[1]; });
+    return kRoundoff * quotient.error / quotient.value;
+  };
+  EXPECT_LT(bound_of(1e30), 1e-6);
+  EXPECT_GE(bound_of(3e38), 1);
 }
 
 // A row of a matrix product as one node and as many has the same derivatives

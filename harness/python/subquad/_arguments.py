@@ -57,6 +57,13 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def names(name: str, value: Any) -> list[str]:
+    """Returns a list of names; empty for None."""
+    if value is not None and not (isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)):
+        raise ValueError(f"{name}: expected a list of names, found {value!r}")
+    return list(value or ())
+
+
 def flag(name: str, value: Any) -> bool | None:
     """Returns True, False or None."""
     if value is not None and not isinstance(value, (bool, np.bool_)):

@@ -362,28 +362,37 @@ def check_of(op: str, judged: _subquad.Verdict, scalar: str) -> Check:
     )
 
 
-def reference(op: str, /, *, rows: list[int] | None = None, **tensors: Any) -> Any:
+def reference(op: str, /, *, rows: list[int] | None = None, outputs: list[str] | None = None, **tensors: Any) -> Any:
     """Evaluates the definition in higher precision and returns the output as a NumPy array of float64; several outputs are
     returned as a dict.
 
     rows: the rows (queries) of each head to compute; by default all of them. The other axes are not reduced.
+    outputs: optional outputs to compute too, such as ["lse"].
     """
     params, inputs = split(op, tensors)
     chosen = [] if rows is None else _arguments.rows(rows)
-    return _only(_subquad.definition(op, params, named_arrays(inputs), chosen))
+    return _only(_subquad.definition(op, params, named_arrays(inputs), chosen, _arguments.names("outputs", outputs)))
 
 
-def run(op: str, /, *, implementation: str = "", threads: int = 1, **tensors: Any) -> Any:
+def run(
+    op: str, /, *, implementation: str = "", threads: int = 1, outputs: list[str] | None = None, **tensors: Any
+) -> Any:
     """Runs one of our implementations. Its output has the type and library of the tensors, whose types must be equal.
 
     implementation: a name from `signature(op)`; by default the first one that can run this problem.
+    outputs: optional outputs to compute too, such as ["lse"]; several outputs are returned as a dict.
     """
     params, inputs = split(op, tensors)
     if not inputs:
         raise ValueError(f"tensors: expected the inputs in signature({op!r}), found none")
     arrays = named_arrays(inputs)
     timed = _subquad.Timed(
-        op, params, arrays, _arguments.text("implementation", implementation), _arguments.threads(threads)
+        op,
+        params,
+        arrays,
+        _arguments.text("implementation", implementation),
+        _arguments.threads(threads),
+        _arguments.names("outputs", outputs),
     )
     timed.run()
     kind, scalar = _arrays.kind_of(next(iter(inputs.values()))), arrays[0][2]

@@ -172,10 +172,11 @@ class Drawing:
                 levels[name] = ["default", "other"]
             elif name == "key_lengths":
                 levels[name] = ["default", "other"]
-        for rule in self.listing["inputs"]:
+        for rule in [*self.listing["inputs"], *self.listing["outputs"]]:
             if (
-                not rule["required"]
+                not rule.get("required", True)
                 and not _calls.is_cotangent(rule["name"])
+                and not (self.backward and rule in self.listing["outputs"])
                 and self.accepts(rule["name"])
                 and "with" not in self.fixed
             ):
@@ -330,12 +331,17 @@ class Drawing:
             lengths = [
                 max(1, keys - self.dice.randrange(1, max(2, keys // 3)) - item * (keys // 4)) for item in range(items)
             ]
+            if items > 1 and self.dice.random() < 0.25:
+                lengths[-1] = 0  # an item without keys
             self.dice.shuffle(lengths)
             return "+".join(map(str, lengths))
         if rule["type"] == "number":
             return str(self._next(name, factors(self.scalar) if rule.get("above") == 0 else ("0.5", "0.25")))
+        if name.startswith("window_"):
+            return str(self._next(name, (7, max(0, keys // 3), 31, 0, 64)))
         if "default" in rule:  # a position
-            return str(self._next(name, (keys - queries if keys > queries else 5, 31, max(1, keys // 2))))
+            aligned = keys - queries if keys > queries or int(rule.get("min", 0)) < 0 else 0
+            return str(self._next(name, (aligned or 5, 31, max(1, keys // 2))))
         least = max(1, int(rule.get("min", 1)))
         parts = [
             part for part in (2, 3, 4, 5, 7, 13, 16) if keys % part == 0
@@ -439,6 +445,11 @@ class Drawing:
         return case if self.wanted(case) else None
 
     # ---- all cases
+
+    def count(self) -> int:
+        """Returns the number of cases in which nearly all pairs and triples meet."""
+        factors_that_vary = sum(len(texts) > 1 for texts in self.levels.values())
+        return 32 if factors_that_vary <= 12 else 40
 
     def draw(self, count: int) -> tuple[list[Drawn], Coverage]:
         """Returns up to `count` different cases. Every second one has row-major arrays."""

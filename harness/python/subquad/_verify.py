@@ -27,7 +27,6 @@ _RANKS = ("[n, d]", "[h, n, d]", "[b, h, n, d]")
 _CHEAP = 2e6  # multiply-adds; cases that need more are shrunk without margins
 STALE = "the answer to an earlier call"
 
-PAIR_CASES = 32
 PAIR_CASES_OF_OTHERS = 12  # for further scalar types, and for gradients
 # Multiply-adds of the reference for a case of pairs. If a case needs more, rows are sampled.
 MOST_WORK = 2e7
@@ -384,6 +383,8 @@ class _Work:
         self.accepts_shared: bool | None = None  # tensors that groups of heads share; None: not known yet
         self.raised: list[tuple[Row, Failure]] = []  # failures on such tensors
         self.own: dict[str, Callable[..., Any]] = {}  # tensors that the function makes itself
+        self.optional_outputs = {rule["name"] for rule in self.listing["outputs"] if not rule.get("required", True)}
+        self.computed: set[str] = set()  # optional outputs that the function returns
         names = {rule["name"] for key in ("params", "inputs") for rule in self.listing[key]}
         self.known_names = tuple(sorted(names))
         required = _arguments.required_names(caller.function) or []
@@ -433,7 +434,10 @@ class _Work:
 
     def _wanted(self, case: _subquad.Case) -> bool:
         """Tells whether the function accepts the arguments of a case, and remembers those that it does not."""
-        needed = [*case.optional_inputs, *case.params]
+        optional = {name for name in case.optional_inputs if not self._is_output(name)}
+        if set(case.optional_inputs) - optional - self.computed - {f"grad_{name}" for name in self.computed}:
+            return False
+        needed = [*optional, *case.params]
         fixed = {name for name, _ in self.texts} | set(self.own)
         missing = {name for name in needed if name not in fixed and not self.accepts_name(name)}
         missing = {name for name in missing if not self._is_default(name, case.params.get(name))}
@@ -441,6 +445,21 @@ class _Work:
         lacking = self.required - set(case.params) - set(case.input_shapes)
         self.lacking |= lacking
         return not missing and not lacking and self._has_own(case)
+
+    def _is_output(self, name: str) -> bool:
+        """Tells whether this is an optional output, or the incoming gradient of one."""
+        return name in self.optional_outputs or (name.startswith("grad_") and name[5:] in self.optional_outputs)
+
+    def _find_computed(self, scalar: str) -> None:
+        """Finds the optional outputs that the function returns."""
+        cases = _subquad.cases(self.op, self.texts, self.n[:1] or [16, 33], scalar, self.seed)
+        plain = next((case for case in cases if not case.optional_inputs and self._wanted(case)), None)
+        if plain is None:
+            return
+        for name in self.optional_outputs:
+            (_, reply), *_ = self.caller([self._call(plain.with_values([("with", name)]))])
+            if not reply.fault:
+                self.computed.add(name)
 
     def _has_own(self, case: _subquad.Case) -> bool:
         return not (self.own and case.backward) and set(self.own) <= set(case.input_shapes)
@@ -466,6 +485,8 @@ class _Work:
         )
 
     def run(self, scalar: str, gradients: bool | None) -> None:
+        if self.is_first:
+            self._find_computed(scalar)
         cases = _subquad.cases(self.op, self.texts, self.n, scalar, self.seed)
         cases = [case for case in dict.fromkeys(cases) if self._wanted(case) and _has_output_axes(self.listing, case)]
         backward = [case for case in cases if case.backward]
@@ -511,6 +532,10 @@ class _Work:
         if self.not_accepted:
             self.result.remarks.append(
                 f"not tested, because the function does not accept it: {', '.join(sorted(self.not_accepted))}"
+            )
+        if missing := self.optional_outputs - self.computed:
+            self.result.remarks.append(
+                f"not tested, because the function does not return it: {', '.join(sorted(missing))}"
             )
         if self.lacking:
             self.result.remarks.append(
@@ -612,7 +637,7 @@ class _Work:
             groups=self._tries_groups(),
             layouts=self.caller.kind != "jax",
         )
-        count = PAIR_CASES if self.is_first and not backward else PAIR_CASES_OF_OTHERS
+        count = drawing.count() if self.is_first and not backward else PAIR_CASES_OF_OTHERS
         cases, coverage = drawing.draw(count)
         long = drawing.long_cases() if self.is_first and not backward else []
         kind = "gradients, pairs" if backward else "pairs"
@@ -623,6 +648,8 @@ class _Work:
             self._say_coverage(coverage, len(cases), long)
 
     def _accepts_param(self, name: str) -> bool:
+        if self._is_output(name):
+            return name in self.computed
         return self.accepts_name(name) and name not in self.own
 
     def _say_coverage(self, coverage: _pairs.Coverage, count: int, long: list[_pairs.Drawn]) -> None:
@@ -964,7 +991,7 @@ class _Work:
     def _definition(self, problem: _calls.Given, replaced: dict[str, Any]) -> dict[str, Any] | None:
         tensors = [(name, replaced.get(name, bits), scalar) for name, bits, scalar in problem.named()]
         try:
-            return _subquad.definition(self.op, problem.params, tensors, [])
+            return _subquad.definition(self.op, problem.params, tensors, [], list(problem.outputs))
         except ValueError:
             return None
 
