@@ -16,6 +16,7 @@
 // forward for the sums of the weights and backward with the scores recomputed
 // (gradient_tiles.h: seven products a tile), in O(n) memory.
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -97,6 +98,58 @@ struct Sizes {
   TokenPositions positions;
 };
 
+// The bias of each head by offset: entry t belongs to j - i = t - (n_q - 1). It
+// is an input, or made of slopes.
+template <typename T>
+class OffsetBias {
+ public:
+  OffsetBias(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : arrays_(arrays),
+        has_bias_(problem.HasInput("bias")),
+        slices_(problem.HasInput("slopes") ? problem.SlicesOf("slopes")
+                                           : Slices()),
+        has_slopes_(problem.HasInput("slopes")),
+        count_(problem.queries + problem.keys - 1),
+        middle_(problem.queries - 1 + SeenKeys(problem).first()),
+        of_slopes_(layout, has_slopes_ ? slices_.count() * count_ : 0) {}
+
+  // Makes the biases of slopes, at the beginning of every run.
+  void Compute() const {
+    if (!has_slopes_) return;
+    for (int64_t slice = 0; slice < slices_.count(); ++slice) {
+      const T slope = *arrays_.In<T>("slopes").Slice(slice);
+      T* const to = of_slopes_.data() + slice * count_;
+      for (int64_t t = 0; t < count_; ++t) to[t] = -slope * Distance(t);
+    }
+  }
+
+  // Returns null if there is no bias.
+  const T* Head(int64_t head) const {
+    if (has_slopes_) return of_slopes_.data() + slices_.Of(head) * count_;
+    return has_bias_ ? arrays_.In<T>("bias").Head(head) : nullptr;
+  }
+
+  bool has_slopes() const { return has_slopes_; }
+
+  // Returns the gradient of the slope, given that of each entry.
+  T SlopeGradient(const T* gradient) const {
+    T sum = 0;
+    for (int64_t t = 0; t < count_; ++t) sum -= gradient[t] * Distance(t);
+    return sum;
+  }
+
+ private:
+  // Returns the distance of query and key.
+  T Distance(int64_t t) const { return static_cast<T>(std::abs(t - middle_)); }
+
+  const Arrays arrays_;
+  const bool has_bias_;
+  const Slices slices_;  // of the slopes
+  const bool has_slopes_;
+  const int64_t count_, middle_;
+  Buffer<T> of_slopes_;
+};
+
 // Rows of the scores that one task fills, weighs and multiplies.
 constexpr int64_t kRowBlock = 256;
 
@@ -107,10 +160,12 @@ class DenseSoftmax : public Prepared {
       : sizes_(problem),
         scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
+        bias_(problem, arrays, layout),
         pool_(layout),
         scores_(layout, sizes_.n_q * sizes_.n_k) {}
 
   void Run() override {
+    bias_.Compute();
     for (int64_t h = 0; h < sizes_.heads; ++h)
       pool_.For((sizes_.n_q + kRowBlock - 1) / kRowBlock,
                 [&](int64_t block, int) { RunBlock(h, block * kRowBlock); });
@@ -140,10 +195,8 @@ class DenseSoftmax : public Prepared {
       if (sizes_.softcap > 0)
         CapRow<T>(row + from, visible - from, static_cast<T>(sizes_.softcap),
                   nullptr);
-      const T* bias =
-          sizes_.has_bias
-              ? sizes_.BiasOf(arrays_.In<T>("bias").Head(h), first + i)
-              : nullptr;
+      const T* bias = bias_.Head(h);
+      if (bias) bias = sizes_.BiasOf(bias, first + i);
       if (bias && sizes_.is_image()) {
         for (int64_t j = from; j < visible; ++j)
           row[j] += bias[sizes_.positions.Of(begin + j)];
@@ -164,6 +217,7 @@ class DenseSoftmax : public Prepared {
   const Sizes sizes_;
   const T scale_;
   const Arrays arrays_;
+  const OffsetBias<T> bias_;
   ThreadPool pool_;
   Buffer<T> scores_;
 };
@@ -178,10 +232,13 @@ class DenseSoftmaxGradient : public Prepared {
       : sizes_(problem),
         scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
+        bias_(problem, arrays, layout),
         pool_(layout),
         gradient_(layout, sizes_.n_q, sizes_.n_k, sizes_.e),
         slopes_(layout, sizes_.softcap > 0 ? sizes_.n_q * sizes_.n_k : 0),
         sink_weights_(layout, sizes_.has_sinks ? sizes_.n_q : 0),
+        diagonals_(layout,
+                   bias_.has_slopes() ? sizes_.n_q + sizes_.n_k - 1 : 0),
         grad_q_(layout, arrays, "grad_q", sizes_.heads),
         grad_k_(layout, arrays, "grad_k", sizes_.heads),
         grad_v_(layout, arrays, "grad_v", sizes_.heads) {
@@ -189,9 +246,12 @@ class DenseSoftmaxGradient : public Prepared {
       grad_bias_.emplace(layout, arrays, "grad_bias", sizes_.heads);
     if (sizes_.has_sinks)
       grad_sinks_.emplace(layout, arrays, "grad_sinks", sizes_.heads);
+    if (bias_.has_slopes())
+      grad_slopes_.emplace(layout, arrays, "grad_slopes", sizes_.heads);
   }
 
   void Run() override {
+    bias_.Compute();
     const auto blocks = [](int64_t count) {
       return (count + kRowBlock - 1) / kRowBlock;
     };
@@ -200,6 +260,10 @@ class DenseSoftmaxGradient : public Prepared {
                 [&](int64_t block, int) { RunScores(h, block * kRowBlock); });
       if (grad_bias_) AddBiasGradient(h);
       if (grad_sinks_) AddSinkGradient(h);
+      if (grad_slopes_) {
+        gradient_.Diagonals(pool_, diagonals_.data());
+        *grad_slopes_->Head(h) = bias_.SlopeGradient(diagonals_.data());
+      }
       pool_.For(blocks(sizes_.n_q),
                 [&](int64_t block, int) { RunQueries(h, block * kRowBlock); });
       pool_.For(blocks(sizes_.n_k),
@@ -210,6 +274,7 @@ class DenseSoftmaxGradient : public Prepared {
     grad_v_.AddUp(pool_);
     if (grad_bias_) grad_bias_->AddUp(pool_);
     if (grad_sinks_) grad_sinks_->AddUp(pool_);
+    if (grad_slopes_) grad_slopes_->AddUp(pool_);
   }
 
   // Counts scores, grad_q and grad_k of width d; g.v and grad_v of width e.
@@ -236,9 +301,8 @@ class DenseSoftmaxGradient : public Prepared {
       if (sizes_.softcap > 0)
         CapRow(own, keys, static_cast<T>(sizes_.softcap),
                slopes_.data() + i * n_k);
-      const T* bias = sizes_.has_bias
-                          ? sizes_.BiasOf(arrays_.In<T>("bias").Head(h), i)
-                          : nullptr;
+      const T* bias = bias_.Head(h);
+      if (bias) bias = sizes_.BiasOf(bias, i);
       if (bias && sizes_.is_image()) {
         for (int64_t j = from; j < visible; ++j)
           own[j] += bias[sizes_.positions.Of(j)];
@@ -306,12 +370,14 @@ class DenseSoftmaxGradient : public Prepared {
   const Sizes sizes_;
   const T scale_;
   const Arrays arrays_;
+  const OffsetBias<T> bias_;
   ThreadPool pool_;
   DenseGradient<T> gradient_;
   Buffer<T> slopes_;        // of the softcap, [n_q, n_k]
   Buffer<T> sink_weights_;  // [n_q]
+  Buffer<T> diagonals_;     // gradients by offset, of one head
   SharedGradient<T> grad_q_, grad_k_, grad_v_;
-  std::optional<SharedGradient<T>> grad_bias_, grad_sinks_;
+  std::optional<SharedGradient<T>> grad_bias_, grad_sinks_, grad_slopes_;
 };
 
 template <typename T>
@@ -321,6 +387,7 @@ class TiledSoftmax : public Prepared {
       : sizes_(problem),
         scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
+        bias_(problem, arrays, layout),
         pool_(layout),
         together_(Together(sizes_, layout.threads())) {
     for (int64_t block = 0; block < layout.threads() * together_; ++block)
@@ -328,6 +395,7 @@ class TiledSoftmax : public Prepared {
   }
 
   void Run() override {
+    bias_.Compute();
     const int64_t rows = together_ * kBlockQueries<T>;
     const int64_t tasks = (sizes_.n_q + rows - 1) / rows;
     // Starts with the longest rows of a causal problem, so that threads finish
@@ -363,6 +431,7 @@ class TiledSoftmax : public Prepared {
              blocks[(row - first) / kBlockQueries<T>]);
     };
     const SeenKeys& seen = sizes_.seen;
+    const T* const bias = bias_.Head(h);
     const T* const sink =
         sizes_.has_sinks ? arrays_.In<T>("sinks").Head(h) : nullptr;
     for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
@@ -375,11 +444,11 @@ class TiledSoftmax : public Prepared {
         if (j >= visible || j + kTileKeys <= seen.From(h, row)) return;
         block.Scores(k + j * d, d, std::min(kTileKeys, visible - j));
         if (sizes_.softcap > 0) block.Cap(static_cast<T>(sizes_.softcap));
-        if (sizes_.has_bias && sizes_.is_image())
-          AddImageBias(h, row, rows, j, std::min(kTileKeys, visible - j),
+        if (bias && sizes_.is_image())
+          AddImageBias(bias, row, rows, j, std::min(kTileKeys, visible - j),
                        block);
-        else if (sizes_.has_bias)  // bias of query `row` and key j first
-          block.AddBias(sizes_.BiasOf(arrays_.In<T>("bias").Head(h), row) + j);
+        else if (bias)  // bias of query `row` and key j first
+          block.AddBias(sizes_.BiasOf(bias, row) + j);
         sizes_.Hide(row, j, block);
         block.Accumulate(v + j * e, e);
       });
@@ -391,9 +460,9 @@ class TiledSoftmax : public Prepared {
   }
 
   // The queries of a block may be in several rows of the image.
-  void AddImageBias(int64_t h, int64_t row, int64_t rows, int64_t key,
+  void AddImageBias(const T* of_head, int64_t row, int64_t rows, int64_t key,
                     int64_t keys, SoftmaxBlock<T>& block) const {
-    const T* bias = sizes_.BiasOf(arrays_.In<T>("bias").Head(h), row);
+    const T* bias = sizes_.BiasOf(of_head, row);
     int64_t back[kBlockQueries<T>];  // from query `row` to each
     for (int64_t i = 0; i < rows; ++i)
       back[i] = sizes_.positions.Of(row + i) - sizes_.positions.Of(row);
@@ -407,6 +476,7 @@ class TiledSoftmax : public Prepared {
   const Sizes sizes_;
   const T scale_;
   const Arrays arrays_;
+  const OffsetBias<T> bias_;
   ThreadPool pool_;
   const int64_t together_;
   std::vector<SoftmaxBlock<T>> blocks_;
@@ -423,9 +493,12 @@ class TiledSoftmaxGradient : public Prepared {
       : sizes_(problem),
         scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
+        bias_(problem, arrays, layout),
         pool_(layout),
         parts_(Parts(sizes_)),
-        offsets_(sizes_.has_bias ? sizes_.n_q + sizes_.n_k - 1 : 0),
+        offsets_(sizes_.has_bias || bias_.has_slopes()
+                     ? sizes_.n_q + sizes_.n_k - 1
+                     : 0),
         part_size_(WholeLines<T>(sizes_.n_k * (sizes_.d + sizes_.e) + 1 +
                                  (offsets_ > 0 ? offsets_ + 2 * kMargin : 0))),
         sums_(layout, sizes_.heads * parts_ * part_size_),
@@ -438,9 +511,12 @@ class TiledSoftmaxGradient : public Prepared {
       grad_bias_.emplace(layout, arrays, "grad_bias", sizes_.heads);
     if (sizes_.has_sinks)
       grad_sinks_.emplace(layout, arrays, "grad_sinks", sizes_.heads);
+    if (bias_.has_slopes())
+      grad_slopes_.emplace(layout, arrays, "grad_slopes", sizes_.heads);
   }
 
   void Run() override {
+    bias_.Compute();
     pool_.For(sizes_.heads * parts_, [&](int64_t index, int worker) {
       RunPart(index / parts_, index % parts_, blocks_[worker]);
     });
@@ -450,6 +526,7 @@ class TiledSoftmaxGradient : public Prepared {
     grad_v_.AddUp(pool_);
     if (grad_bias_) grad_bias_->AddUp(pool_);
     if (grad_sinks_) grad_sinks_->AddUp(pool_);
+    if (grad_slopes_) grad_slopes_->AddUp(pool_);
   }
 
   // Counts the forward pass; the scores again, grad_q and grad_k of width d;
@@ -486,8 +563,8 @@ class TiledSoftmaxGradient : public Prepared {
     std::fill_n(sums.grad_k, part_size_, T{0});
     const T* const k = arrays_.In<T>("k").Head(h);
     const T* const v = arrays_.In<T>("v").Head(h);
-    const T* const bias =
-        sizes_.has_bias ? arrays_.In<T>("bias").Head(h) + n_q - 1 : nullptr;
+    const T* bias = bias_.Head(h);
+    if (bias) bias += n_q - 1;
     const T* const sink =
         sizes_.has_sinks ? arrays_.In<T>("sinks").Head(h) : nullptr;
     const T* const grad_lse =
@@ -524,7 +601,8 @@ class TiledSoftmaxGradient : public Prepared {
   // Adds the parts in order.
   void AddParts(int64_t h) {
     const auto add = [&](T* to, int64_t count, T* Sums::*from) {
-      std::copy_n(SumsOf(h, 0).*from, count, to);
+      const T* const first = SumsOf(h, 0).*from;
+      if (to != first) std::copy_n(first, count, to);
       for (int64_t part = 1; part < parts_; ++part) {
         const T* const more = SumsOf(h, part).*from;
         for (int64_t x = 0; x < count; ++x) to[x] += more[x];
@@ -534,17 +612,22 @@ class TiledSoftmaxGradient : public Prepared {
     add(grad_v_.Head(h), sizes_.n_k * sizes_.e, &Sums::grad_v);
     if (grad_bias_) add(grad_bias_->Head(h), offsets_, &Sums::grad_bias);
     if (grad_sinks_) add(grad_sinks_->Head(h), 1, &Sums::grad_sink);
+    if (!grad_slopes_) return;
+    T* const diagonals = SumsOf(h, 0).grad_bias;
+    add(diagonals, offsets_, &Sums::grad_bias);
+    *grad_slopes_->Head(h) = bias_.SlopeGradient(diagonals);
   }
 
   const Sizes sizes_;
   const T scale_;
   const Arrays arrays_;
+  const OffsetBias<T> bias_;
   ThreadPool pool_;
   const int64_t parts_, offsets_, part_size_;
   Buffer<T> sums_;  // over the queries of each part
   std::vector<GradientBlock<T>> blocks_;
   SharedGradient<T> grad_q_, grad_k_, grad_v_;
-  std::optional<SharedGradient<T>> grad_bias_, grad_sinks_;
+  std::optional<SharedGradient<T>> grad_bias_, grad_sinks_, grad_slopes_;
 };
 
 std::string NoImageBiasBackward(const Problem& problem) {

@@ -23,6 +23,7 @@ class SoftmaxAttentionReference : public Reference<Real> {
         k_(inputs["k"]),
         v_(inputs["v"]),
         bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
+        slopes_(problem.HasInput("slopes") ? &inputs["slopes"] : nullptr),
         sinks_(problem.HasInput("sinks") ? &inputs["sinks"] : nullptr),
         lse_(IndexOf(problem.outputs, "lse")),
         by_offset_{problem.queries,
@@ -49,6 +50,13 @@ class SoftmaxAttentionReference : public Reference<Real> {
         return softcap_ > 0 ? dot.Capped(static_cast<Real>(softcap_), roundoff_)
                             : dot;
       };
+      if (slopes_) {
+        const Score<Real> of_slope = BiasOfSlope(id.head, j - id.row);
+        Score<Real> sum = score().Plus(of_slope.value);
+        sum.units += of_slope.units;
+        row.See(j, sum);
+        continue;
+      }
       if (!bias) {
         row.See(j, score());
         continue;
@@ -63,11 +71,20 @@ class SoftmaxAttentionReference : public Reference<Real> {
   }
 
  private:
+  // Returns the bias of two indices that are this far apart, which is rounded.
+  Score<Real> BiasOfSlope(int64_t head, int64_t offset) const {
+    const auto distance =
+        static_cast<Real>(std::abs(offset - visible_.offset()));
+    const Real bias = -static_cast<Real>(*slopes_->Head(head)) * distance;
+    return {bias, std::abs(static_cast<double>(bias))};
+  }
+
   const Problem& problem_;
   const Tensor& q_;
   const Tensor& k_;
   const Tensor& v_;
   const Tensor* bias_;
+  const Tensor* slopes_;
   const Tensor* sinks_;
   const int lse_;  // the index of this output, or -1
   const BiasByOffset by_offset_;
@@ -128,10 +145,14 @@ class SoftmaxAttentionOperator final
     }
     bias.optional = true;
     bias.may_be_minus_infinity = true;
+    TensorRule slopes{"slopes", {}, Role::kParameter, Draw::kPositive};
+    slopes.optional = true;
     TensorRule sinks{"sinks", {}, Role::kParameter};
     sinks.optional = true;
     signature.inputs = {
-        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}, bias, sinks};
+        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}, bias};
+    if (!image) signature.inputs.push_back(std::move(slopes));
+    signature.inputs.push_back(std::move(sinks));
     TensorRule lse{"lse", {n_q}};
     lse.optional = true;
     lse.may_be_minus_infinity = true;
@@ -139,6 +160,11 @@ class SoftmaxAttentionOperator final
     signature.queries = n_q;
     signature.keys = n_k;
     return signature;
+  }
+
+  void CheckSizes(const Problem& problem) const override {
+    if (problem.HasInput("bias") && problem.HasInput("slopes"))
+      throw InvalidInput("input slopes", "no bias beside it", "both");
   }
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {

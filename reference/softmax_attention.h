@@ -4,6 +4,9 @@
 //   q [n_q, d], k [n_k, d], v [n_k, e]
 //   bias [n_q+n_k-1]  optional, by increasing offset: entry t is the bias of
 //                     j - i = t - (n_q-1); -inf hides the key
+//   slopes            optional in place of a bias, one number for each head,
+//                     [h], [b, h] or [1]: bias -slope |j - i - query_offset|
+//                     (ALiBi); not of an image
 //   sinks              optional, one number for each head, [h], [b, h] or [1]:
 //                     exp(sink) is added to the sum of the weights
 //   out  [n_q, e]     zero for a query that sees no key
@@ -24,6 +27,7 @@
 //   grad_q[i] = scale sum_j dS_ij k_j      grad_k[j] = scale sum_i dS_ij q_i
 //   grad_v[j] = sum_i P_ij grad[i]
 //   grad_bias(dist) = sum over j - i = dist of dS_ij; 0 where the bias is -inf
+//   grad_slope = - sum_ij |j - i - query_offset| dS_ij
 //   grad_sink = - sum_i P_i,sink D_i
 // An incoming gradient of lse is subtracted from D_i.
 // With a softcap, dS_ij of the two scaled sums is that of the capped score

@@ -396,6 +396,65 @@ TEST(SoftmaxAttention, TiledSkipsTilesOutsideTheWindow) {
   EXPECT_GT(flops(4096, ""), 3 * flops(1024, ""));
 }
 
+// Slopes are a bias by the distance of query and key, also behind a cache;
+// their gradient is that of the bias, summed with the distances.
+TEST(SoftmaxAttention, SlopesAreABiasByDistance) {
+  constexpr int64_t kHeads = 3, kQueries = 70, kKeys = 90, kD = 8, kE = 5;
+  constexpr int64_t kOffsets = kQueries + kKeys - 1;
+  const Numbers slopes = {0.5, 0.0625, -0.1};
+  for (const bool causal : {false, true})
+    for (const int64_t offset : {0, 20}) {
+      OperatorRun run("softmax_attention");
+      run.Set("causal", causal).Set("query_offset", offset);
+      run.Give("q", {kHeads, kQueries, kD},
+               NormalNumbers(kHeads * kQueries * kD, 1))
+          .Give("k", {kHeads, kKeys, kD}, NormalNumbers(kHeads * kKeys * kD, 2))
+          .Give("v", {kHeads, kKeys, kE},
+                NormalNumbers(kHeads * kKeys * kE, 3));
+      OperatorRun biased = run;
+      run.Give("slopes", {kHeads}, slopes);
+      Numbers bias;
+      const auto distance = [&](int64_t t) {
+        return static_cast<double>(std::abs(t - (kQueries - 1) - offset));
+      };
+      for (const double slope : slopes)
+        for (int64_t t = 0; t < kOffsets; ++t)
+          bias.push_back(-slope * distance(t));
+      biased.Give("bias", {kHeads, kOffsets}, bias);
+      const Numbers expected = biased.Definition();
+      EXPECT_LE(LargestDifference(run.Definition(), expected), 1e-15);
+      const Numbers grad = NormalNumbers(kHeads * kQueries * kE, 4);
+      OperatorRun backward = run, biased_backward = biased;
+      backward.Give("grad", {kHeads, kQueries, kE}, grad);
+      biased_backward.Give("grad", {kHeads, kQueries, kE}, grad);
+      for (const std::string& program : run.Programs()) {
+        EXPECT_LE(LargestDifference(run.Run(program), expected), kRounding)
+            << program;
+        const Numbers of_bias =
+            biased_backward.Run(program, Scalar::kFloat64, 1, "grad_bias");
+        const Numbers of_slopes =
+            backward.Run(program, Scalar::kFloat64, 1, "grad_slopes");
+        for (int64_t h = 0; h < kHeads; ++h) {
+          double sum = 0;
+          for (int64_t t = 0; t < kOffsets; ++t)
+            sum -= of_bias[static_cast<size_t>(h * kOffsets + t)] * distance(t);
+          EXPECT_NEAR(of_slopes[static_cast<size_t>(h)], sum, 1e-10) << program;
+        }
+        EXPECT_TRUE(backward.Judge(program).passed())
+            << program << ": " << backward.Judge(program).reason;
+      }
+    }
+  OperatorRun both = Attention({5, 5, 3, 3});
+  both.Give("bias", {9}, Numbers(9)).Give("slopes", {1}, {0.5});
+  try {
+    both.Resolve(Scalar::kFloat64);
+    FAIL() << "taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_STREQ(error.what(),
+                 "input slopes: expected no bias beside it, found both");
+  }
+}
+
 // A sink is a key with a value of zeros whose score is the sink.
 TEST(SoftmaxAttention, SinkIsAKeyOfZeros) {
   const Sizes s = {70, 90, 12, 7};

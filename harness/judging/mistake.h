@@ -174,6 +174,7 @@ void MiscountKeys(Subject& subject);
 void AlignMaskAtEnd(Subject& subject);
 void MisplaceWindow(Subject& subject);
 void MistakeSoftcap(Subject& subject);
+void MistakeSlopes(Subject& subject);
 void MistakeSinks(Subject& subject);
 void MistakeLogSums(Subject& subject);
 void TakeOtherKeyLengths(Subject& subject);

@@ -75,6 +75,7 @@ constexpr Kind kKinds[] = {
     {Use::kNames, IsCausalOutput, AlignMaskAtEnd},
     {Use::kNames, IsOutput, MisplaceWindow},
     {Use::kNames, Always, MistakeSoftcap},
+    {Use::kNames, Always, MistakeSlopes},
     {Use::kNames, Always, MistakeSinks},
     {Use::kNames, IsOutput, MistakeLogSums},
     {Use::kNames, IsOutput, TakeOtherKeyLengths},

@@ -179,6 +179,31 @@ void MistakeSoftcap(Subject& subject) {
   subject.Add("scores not divided by the softcap", params);
 }
 
+// Leaves slopes out, doubles them, or reads those of other heads.
+void MistakeSlopes(Subject& subject) {
+  const Tensor* slopes = subject.Input("slopes");
+  if (!slopes) return;
+  const auto add = [&](const char* name, void (*change)(std::vector<double>&)) {
+    subject.Add(name, [change](AlteredProblem& altered) {
+      change(altered.Change("slopes").values);
+    });
+  };
+  add("slopes left out",
+      [](std::vector<double>& values) { std::ranges::fill(values, 0); });
+  add("slopes doubled", [](std::vector<double>& values) {
+    for (double& value : values) value *= 2;
+  });
+  add("slopes of the other sign", [](std::vector<double>& values) {
+    for (double& value : values) value = -value;
+  });
+  if (slopes->slices.count() == 1) return;
+  add("another head's slope", [](std::vector<double>& values) {
+    std::rotate(values.begin(), values.begin() + 1, values.end());
+  });
+  add("slopes in reverse order",
+      [](std::vector<double>& values) { std::ranges::reverse(values); });
+}
+
 // Leaves sinks out, reads those of the next head, or adds a key of zeros.
 void MistakeSinks(Subject& subject) {
   const Tensor* sinks = subject.Input("sinks");
@@ -224,7 +249,7 @@ void MistakeLogSums(Subject& subject) {
     params.Set("scale", kFactor * SoftmaxScale<double>(problem));
     if (params.Has("softcap"))
       params.Set("softcap", kFactor * params.Number("softcap"));
-    for (const char* name : {"bias", "sinks"})
+    for (const char* name : {"bias", "slopes", "sinks"})
       if (subject.Input(name))
         for (double& value : altered.Change(name).values) value *= kFactor;
     altered.Resolve(std::move(params));

@@ -37,7 +37,8 @@ const Advice kAdvice[] = {
      "paged caches are not covered; gather the pages into k and v first"},
     {{"dropout", "dropout_p"}, "dropout is not covered; set it to 0"},
     {{"alibi_slopes", "slopes"},
-     "pass the bias that the slopes make, one value for each offset j - i"},
+     "the input is slopes, of softmax_attention: bias -slope |j - i - "
+     "query_offset|"},
     {{"window_size", "sliding_window", "left_window", "window_left",
       "window_right"},
      "the parameters are window_left and window_right, of softmax_attention: a "

@@ -144,7 +144,9 @@ std::string NotOnDevice(const Problem& problem) {
   for (const char* name : {"window_left", "window_right", "softcap"})
     if (params.Has(name))
       return std::string("GPU kernels do not support ") + name;
-  if (problem.HasInput("sinks")) return "GPU kernels do not support sinks";
+  for (const char* name : {"sinks", "slopes"})
+    if (problem.HasInput(name))
+      return std::string("GPU kernels do not support ") + name;
   if (IndexOf(problem.outputs, "lse") >= 0)
     return "GPU kernels do not support lse";
   if (problem.op->description().id == "softmax_attention" &&

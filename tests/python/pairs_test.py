@@ -39,6 +39,7 @@ def attention(
     window_right=None,
     softcap=None,
     sinks=None,
+    slopes=None,
     height=None,
     width=None,
     order=None,
@@ -51,12 +52,14 @@ def attention(
     rank = 2 if height else 1
     if bias is not None:
         depth = max(depth, bias.ndim - rank)
-    if sinks is not None and sinks.shape != (1,):
-        depth = max(depth, sinks.ndim)
+    for numbers in (sinks, slopes):
+        if numbers is not None and numbers.shape != (1,):
+            depth = max(depth, numbers.ndim)
     full = [with_axes(x, 2) for x in (q, k, v)]
     table = None if bias is None else with_axes(bias, rank)
     sink = None if sinks is None else with_axes(sinks, 0)
-    heads = max(x.shape[1] for x in [*full, *(x for x in (table, sink) if x is not None)])
+    slope = None if slopes is None else with_axes(slopes, 0)
+    heads = max(x.shape[1] for x in [*full, *(x for x in (table, sink, slope) if x is not None)])
     q4, k4, v4 = (repeated(x, heads, order) for x in full)
     n_q, n_k = q4.shape[-2], k4.shape[-2]
     scores = q4 @ np.swapaxes(k4, -1, -2) * q.dtype.type(scale or q.shape[-1] ** -0.5)
@@ -69,6 +72,8 @@ def attention(
             scores = scores + table[..., j // width - i // width + height - 1, j % width - i % width + width - 1]
         else:
             scores = scores + table[..., j - i + n_q - 1]
+    if slope is not None:
+        scores = scores - repeated(slope, heads)[..., None, None] * np.abs(j - i - query_offset).astype(q.dtype)
     seen = np.broadcast_to(j <= i + query_offset if causal else True, (n_q, n_k))
     seen = seen if hide is None else seen & ~hide
     if window_left is not None:
