@@ -32,7 +32,7 @@ class ClippedRpeProductReference : public Reference<Real> {
     LongSums<Real> sums(width);
     if (units) std::fill_n(units, e_, 0.0);
     for (int64_t j = 0; visible_.Sees(id.head, id.row, j); ++j) {
-      const int64_t offset = j - id.row - visible_.offset();
+      const int64_t offset = visible_.Offset(id.row, j);
       const double* rpe =
           rpe_.Head(id.head) + (std::clamp(offset, -r_, r_) + r_) * d_;
       const double* v = v_.Head(id.head) + j * e_;

@@ -56,7 +56,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
       const auto j = static_cast<int64_t>(term);
       const Real* key =
           key_features_.data() + (keys_.Of(id.head) * n_k_ + j) * d_;
-      const int64_t offset = j - i - visible_.offset();
+      const int64_t offset = visible_.Offset(i, j);
       const double* rpe =
           rpe_.Head(id.head) + (std::clamp(offset, -r_, r_) + r_) * d_;
       const Real weight =

@@ -43,7 +43,7 @@ class RelativeLogitsAttentionReference : public Reference<Real> {
   Score<Real> ScoreOf(int64_t head, int64_t i, int64_t j) const {
     const Score<Real> content = ScaledDot<Real>(
         q_.Head(head) + i * d_, k_.Head(head) + j * d_, d_, scale_);
-    const int64_t distance = i + visible_.offset() - j;
+    const int64_t distance = -visible_.Offset(i, j);
     if (distance < 0 || distance >= E_) return content;
     const Score<Real> band = Band(head, i, distance);
     Score<Real> score = content.Plus(band.value);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,10 +11,21 @@
 #include "reference/base/image.h"
 #include "reference/base/operator_with.h"
 #include "reference/base/visible_keys.h"
+#include "reference/softmax/distance_buckets.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
 namespace {
+
+// Returns the buckets of a table; nothing without one.
+std::optional<DistanceBuckets> BucketsOf(const Problem& problem) {
+  if (!problem.HasInput("buckets")) return std::nullopt;
+  const Params& params = problem.params;
+  return DistanceBuckets(
+      problem.Dim("B"),
+      params.Has("max_distance") ? params.Integer("max_distance") : 128,
+      params.Flag("bidirectional"));
+}
 
 template <typename Real>
 class SoftmaxAttentionReference : public Reference<Real> {
@@ -24,6 +37,10 @@ class SoftmaxAttentionReference : public Reference<Real> {
         v_(inputs["v"]),
         bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
         slopes_(problem.HasInput("slopes") ? &inputs["slopes"] : nullptr),
+        table_(problem.HasInput("buckets") ? &inputs["buckets"] : nullptr),
+        buckets_(BucketsOf(problem)),
+        pair_bias_(problem, inputs, "pair_bias"),
+        mask_(problem, inputs, "mask"),
         sinks_(problem.HasInput("sinks") ? &inputs["sinks"] : nullptr),
         lse_(IndexOf(problem.outputs, "lse")),
         by_offset_{problem.queries,
@@ -31,6 +48,10 @@ class SoftmaxAttentionReference : public Reference<Real> {
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         visible_(problem),
+        is_packed_(problem.params.Has("packed_q")),
+        before_(OffsetsOf(
+                    SequencesOf(problem.params, problem.queries, problem.keys))
+                    .before),
         scale_(SoftmaxScale<Real>(problem)),
         softcap_(problem.params.Has("softcap")
                      ? problem.params.Number("softcap")
@@ -38,32 +59,32 @@ class SoftmaxAttentionReference : public Reference<Real> {
         roundoff_(Info(problem.scalar).unit_roundoff) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
+    constexpr double kHidden = -std::numeric_limits<double>::infinity();
     SoftmaxRow<Real> row(problem_);
     const double* q = q_.Head(id.head) + id.row * d_;
-    const double* bias = bias_ ? bias_->Head(id.head) : nullptr;
     if (sinks_) row.AddSink(static_cast<Real>(*sinks_->Head(id.head)));
     const int64_t end = visible_.End(id.head, id.row);
     for (int64_t j = visible_.First(id.head, id.row); j < end; ++j) {
-      const auto score = [&] {
-        const Score<Real> dot =
-            ScaledDot<Real>(q, k_.Head(id.head) + j * d_, d_, scale_);
-        return softcap_ > 0 ? dot.Capped(static_cast<Real>(softcap_), roundoff_)
-                            : dot;
-      };
-      if (slopes_) {
-        const Score<Real> of_slope = BiasOfSlope(id.head, j - id.row);
-        Score<Real> sum = score().Plus(of_slope.value);
-        sum.units += of_slope.units;
-        row.See(j, sum);
+      if (const double* sees = mask_.At(id, j); sees && *sees == 0) continue;
+      const double* const of_offset = BiasOfOffset(id.head, id.row, j);
+      const double* const of_pair = pair_bias_.At(id, j);
+      if ((of_offset && *of_offset == kHidden) ||
+          (of_pair && *of_pair == kHidden))
         continue;
-      }
-      if (!bias) {
-        row.See(j, score());
-        continue;
-      }
-      const double& of_pair = bias[by_offset_.Index(id.row, j)];
-      if (of_pair != -std::numeric_limits<double>::infinity())
-        row.See(j, score().Plus(static_cast<Real>(of_pair)));
+      Score<Real> score =
+          ScaledDot<Real>(q, k_.Head(id.head) + j * d_, d_, scale_);
+      if (softcap_ > 0)
+        score = score.Capped(static_cast<Real>(softcap_), roundoff_);
+      std::optional<Score<Real>> bias;
+      if (of_offset) bias = Score<Real>{static_cast<Real>(*of_offset)};
+      if (slopes_) bias = BiasOfSlope(id.head, visible_.Offset(id.row, j));
+      if (bias && of_pair)
+        score = score.Plus(*bias, static_cast<Real>(*of_pair));
+      else if (bias)
+        score = score.Plus(*bias);
+      else if (of_pair)
+        score = score.Plus(static_cast<Real>(*of_pair));
+      row.See(j, score);
     }
     if (id.output == lse_) return row.WriteLogSum(value, units);
     row.Write(
@@ -71,10 +92,38 @@ class SoftmaxAttentionReference : public Reference<Real> {
   }
 
  private:
-  // Returns the bias of two indices that are this far apart, which is rounded.
+  // A tensor with an entry for each query and key, or none.
+  class OfPairs {
+   public:
+    OfPairs(const Problem& problem, const Inputs& inputs,
+            const std::string& name)
+        : tensor_(problem.HasInput(name) ? &inputs[name] : nullptr) {}
+
+    // Returns null if there is no such tensor.
+    const double* At(const RowId& id, int64_t key) const {
+      if (!tensor_) return nullptr;
+      const int64_t keys = tensor_->shape.back();
+      const int64_t rows = tensor_->SliceSize() / keys;
+      const int64_t row = rows == 1 ? 0 : id.row, column = keys == 1 ? 0 : key;
+      return tensor_->Head(id.head) + row * keys + column;
+    }
+
+   private:
+    const Tensor* tensor_;
+  };
+
+  // Returns the entry of a bias or of a table of buckets; null without one.
+  const double* BiasOfOffset(int64_t head, int64_t i, int64_t j) const {
+    if (bias_)
+      return bias_->Head(head) + (is_packed_ ? visible_.Offset(i, j) + before_
+                                             : by_offset_.Index(i, j));
+    if (!table_) return nullptr;
+    return table_->Head(head) + buckets_->Of(visible_.Offset(i, j));
+  }
+
+  // Returns the bias of positions that are this far apart, which is rounded.
   Score<Real> BiasOfSlope(int64_t head, int64_t offset) const {
-    const auto distance =
-        static_cast<Real>(std::abs(offset - visible_.offset()));
+    const auto distance = static_cast<Real>(std::abs(offset));
     const Real bias = -static_cast<Real>(*slopes_->Head(head)) * distance;
     return {bias, std::abs(static_cast<double>(bias))};
   }
@@ -85,15 +134,28 @@ class SoftmaxAttentionReference : public Reference<Real> {
   const Tensor& v_;
   const Tensor* bias_;
   const Tensor* slopes_;
+  const Tensor* table_;
+  const std::optional<DistanceBuckets> buckets_;  // of the table's entries
+  const OfPairs pair_bias_, mask_;
   const Tensor* sinks_;
   const int lse_;  // the index of this output, or -1
   const BiasByOffset by_offset_;
   const int64_t d_, e_;
   const VisibleKeys visible_;
+  const bool is_packed_;
+  const int64_t before_;  // of the offsets of the bias
   const Real scale_;
   const double softcap_;  // 0: none
   const double roundoff_;
 };
+
+// Draws a mask: three of four pairs are visible, and one of 16 queries sees
+// nothing. One entry for all pairs shows them.
+double SeesThreeOfFour(double drawn, const Element& element) {
+  if (ElementCount(element.shape) == 1) return 1;
+  const bool is_blind = element.index / element.shape.back() % 16 == 13;
+  return !is_blind && drawn < 0.75 ? 1 : 0;
+}
 
 class SoftmaxAttentionOperator final
     : public OperatorWith<SoftmaxAttentionReference> {
@@ -101,7 +163,8 @@ class SoftmaxAttentionOperator final
   const Description& description() const override {
     static const Description kDescription = {
         "softmax_attention",
-        "out_i = softmax_j(cap(scale q_i.k_j) + bias(j-i)) v, where sinks add "
+        "out_i = softmax_j(cap(scale q_i.k_j) + bias(j-i) + pair_bias[i,j]) v "
+        "over the keys that mask and parameters leave visible, where sinks add "
         "exp(sink) to the sum of the weights",
         "FastRPB eq. 1; NPRF eq. 1, 6; Transformers II eq. 1, 11"};
     return kDescription;
@@ -112,7 +175,8 @@ class SoftmaxAttentionOperator final
     std::vector<ParamRule> rules =
         VisibleKeysParams({.query_offset = !image,
                            .least_offset = -kMaxInteger,
-                           .windows = true});
+                           .windows = true,
+                           .packed = true});
     rules.push_back(ParamRule::Scale("1/sqrt(d)"));
     ParamRule softcap{"softcap", ParamType::kNumber,
                       "scores x become softcap tanh(x / softcap), before the "
@@ -120,6 +184,8 @@ class SoftmaxAttentionOperator final
                       false};
     softcap.default_value = "none";
     rules.push_back(std::move(softcap));
+    if (!image)
+      for (ParamRule& rule : BucketParams()) rules.push_back(std::move(rule));
     for (ParamRule& rule : ImageParams()) {
       rule.required = image;
       rules.push_back(std::move(rule));
@@ -142,17 +208,43 @@ class SoftmaxAttentionOperator final
     if (image) {
       bias.shape = {"2*height-1", "2*width-1"};
       bias.offset_axes = {{0, "1-height"}, {1, "1-width"}};
+    } else if (params.Has("packed_q") && params.Has("packed_k")) {
+      const auto sum = [&](const char* name) {
+        const IntegerList& lengths = params.List(name);
+        return std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+      };
+      const OffsetRange offsets =
+          OffsetsOf(SequencesOf(params, sum("packed_q"), sum("packed_k")));
+      bias.shape = {std::to_string(offsets.count())};
+      bias.offset_axes = {{0, std::to_string(-offsets.before)}};
     }
     bias.optional = true;
     bias.may_be_minus_infinity = true;
     TensorRule slopes{"slopes", {}, Role::kParameter, Draw::kPositive};
     slopes.optional = true;
+    TensorRule buckets{"buckets", {"B"}, Role::kParameter};
+    buckets.optional = true;
+    TensorRule mask{"mask",
+                    {n_q, n_k},
+                    Role::kParameter,
+                    Draw{Draw::From::kUniform, SeesThreeOfFour}};
+    mask.optional = mask.per_pair = mask.fixed = mask.zero_or_one = true;
+    TensorRule pair_bias{"pair_bias", {n_q, n_k}, Role::kParameter};
+    pair_bias.optional = pair_bias.per_pair = true;
+    pair_bias.may_be_minus_infinity = true;
     TensorRule sinks{"sinks", {}, Role::kParameter};
     sinks.optional = true;
     signature.inputs = {
         {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}, bias};
-    if (!image) signature.inputs.push_back(std::move(slopes));
-    signature.inputs.push_back(std::move(sinks));
+    if (!image) {
+      signature.inputs.push_back(std::move(slopes));
+      signature.inputs.push_back(std::move(buckets));
+      SizeRule count{"B", 16, "buckets of distances", 2};
+      count.of_input = "buckets";
+      signature.sizes.push_back(std::move(count));
+    }
+    for (TensorRule* rule : {&mask, &pair_bias, &sinks})
+      signature.inputs.push_back(std::move(*rule));
     TensorRule lse{"lse", {n_q}};
     lse.optional = true;
     lse.may_be_minus_infinity = true;
@@ -163,8 +255,48 @@ class SoftmaxAttentionOperator final
   }
 
   void CheckSizes(const Problem& problem) const override {
-    if (problem.HasInput("bias") && problem.HasInput("slopes"))
-      throw InvalidInput("input slopes", "no bias beside it", "both");
+    const std::vector<std::string> kinds = {"bias", "slopes", "buckets"};
+    for (size_t second = 1; second < kinds.size(); ++second)
+      for (size_t first = 0; first < second; ++first)
+        if (problem.HasInput(kinds[first]) && problem.HasInput(kinds[second]))
+          throw InvalidInput("input " + kinds[second],
+                             "no " + kinds[first] + " beside it", "both");
+    if (problem.HasInput("buckets")) CheckBuckets(problem);
+    SequencesOf(problem.params, problem.queries, problem.keys);  // checks them
+  }
+
+  static std::vector<ParamRule> BucketParams() {
+    ParamRule distance = ParamRule::Integer(
+        "max_distance", "distance from which all keys share a bucket", 2);
+    distance.required = false;
+    distance.default_value = "128";
+    ParamRule both = ParamRule::Flag(
+        "bidirectional",
+        "half of the buckets are for keys after the query; otherwise these "
+        "share bucket 0");
+    both.opposite_of = "causal";
+    both.default_value = "not causal";
+    distance.of_input = both.of_input = "buckets";
+    return {std::move(distance), std::move(both)};
+  }
+
+  static void CheckBuckets(const Problem& problem) {
+    const int64_t count = problem.Dim("B");
+    const bool both = problem.params.Flag("bidirectional");
+    if (both && (count < 4 || count % 2 != 0))
+      throw InvalidInput("input buckets",
+                         "an even number of at least 4, since they are "
+                         "bidirectional",
+                         std::to_string(count));
+    const int64_t exact = BucketsOf(problem)->exact();
+    const int64_t most = problem.params.Has("max_distance")
+                             ? problem.params.Integer("max_distance")
+                             : 128;
+    if (most <= exact)
+      throw InvalidInput("parameter max_distance",
+                         "more than the " + std::to_string(exact) +
+                             " distances that have a bucket of their own",
+                         std::to_string(most));
   }
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {

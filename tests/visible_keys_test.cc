@@ -246,7 +246,10 @@ TEST(VisibleKeys, Refusals) {
                   ? ""
                   : "parameter query_offset: expected at least 0, found -1");
     EXPECT_EQ(refusal("query_offset", 1.5),
-              "parameter query_offset: expected an integer, found 1.5");
+              op == "softmax_attention"
+                  ? "parameter query_offset: expected an integer or a list of "
+                    "integers, found 1.5"
+                  : "parameter query_offset: expected an integer, found 1.5");
     EXPECT_EQ(refusal("key_lengths", int64_t{3}),
               "parameter key_lengths: expected a list of integers, found 3");
     EXPECT_EQ(refusal("key_lengths", IntegerList{3}),

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <string_view>
@@ -204,10 +205,24 @@ uint64_t DataBytes(std::span<const int64_t> shape, size_t item_bytes,
   return bytes;
 }
 
+// A number of float16, by its bits.
+struct Half {
+  uint16_t bits;
+
+  operator double() const {  // NOLINT: as the built-in types do
+    const int exponent = bits >> 10 & 0x1F, fraction = bits & 0x3FF;
+    const double size = exponent == 0x1F
+                            ? (fraction ? NAN : HUGE_VAL)
+                            : std::ldexp(exponent ? 0x400 + fraction : fraction,
+                                         std::max(exponent, 1) - 25);
+    return bits & 0x8000 ? -size : size;
+  }
+};
+
 class Reader {
  public:
-  Reader(Source& source, const std::string& name)
-      : source_(source), name_(name), rest_(source.Size()) {}
+  Reader(Source& source, const std::string& name, NpyTypes types)
+      : source_(source), name_(name), types_(types), rest_(source.Size()) {}
 
   // Reads everything except the values.
   NpyArray ReadHeader() {
@@ -218,11 +233,7 @@ class Reader {
     const NpyHeaderFields header =
         ParseNpyHeader(Take(length, "header"), name_);
 
-    if (header.descr != "<f4" && header.descr != "<f8") {
-      throw InvalidInput(name_, "dtype '<f4' or '<f8'",
-                         NpyDtypeText(header.descr) +
-                             "; save x.astype(np.float32) instead of x");
-    }
+    type_ = FindType(header.descr);
     if (header.fortran_order) {
       throw InvalidInput(
           name_, "C order",
@@ -231,32 +242,26 @@ class Reader {
     NpyArray array;
     array.shape = header.shape;
     array.is_float32 = header.descr == "<f4";
-    const size_t item_bytes = array.is_float32 ? 4 : 8;
-    const uint64_t bytes = DataBytes(array.shape, item_bytes, name_);
+    const uint64_t bytes = DataBytes(array.shape, type_->item_bytes, name_);
     what_ = "data for " + header.descr + " " + ShapeText(array.shape);
     if (bytes != rest_) FailSize(bytes, rest_);
 
     // The file has the declared size, so that the allocation is safe to try. It
     // may still fail: a file with holes can be larger than the memory.
-    const uint64_t count = bytes / item_bytes;
+    const uint64_t count = bytes / type_->item_bytes;
     if (count > PhysicalMemoryBytes() / sizeof(double)) FailMemory(bytes);
     return array;
   }
 
   NpyArray Read() {
     NpyArray array = ReadHeader();
-    const size_t item_bytes = array.is_float32 ? 4 : 8;
     const uint64_t bytes = rest_;
     try {
-      array.values.resize(static_cast<size_t>(bytes / item_bytes));
+      array.values.resize(static_cast<size_t>(bytes / type_->item_bytes));
     } catch (const std::bad_alloc&) {
       FailMemory(bytes);
     }
-    if (array.is_float32) {
-      TakeNumbers<float>(array.values);
-    } else {
-      TakeNumbers<double>(array.values);
-    }
+    (this->*type_->take)(array.values);
     // A file that is still being written may have grown since.
     std::byte extra;
     if (source_.Read({&extra, 1}) != 0) FailSize(bytes, bytes + 1);
@@ -264,6 +269,40 @@ class Reader {
   }
 
  private:
+  // A type of numbers by its name in headers.
+  struct Type {
+    std::string_view descr;
+    size_t item_bytes;
+    void (Reader::*take)(std::vector<double>&);
+  };
+  template <typename Scalar>
+  static constexpr Type TypeOf(std::string_view descr) {
+    return {descr, sizeof(Scalar), &Reader::TakeNumbers<Scalar>};
+  }
+
+  const Type* FindType(const std::string& descr) const {
+    static constexpr Type kTypes[] = {
+        TypeOf<float>("<f4"),   TypeOf<double>("<f8"),
+        TypeOf<Half>("<f2"),    TypeOf<uint8_t>("|b1"),
+        TypeOf<int8_t>("|i1"),  TypeOf<uint8_t>("|u1"),
+        TypeOf<int16_t>("<i2"), TypeOf<uint16_t>("<u2"),
+        TypeOf<int32_t>("<i4"), TypeOf<uint32_t>("<u4"),
+        TypeOf<int64_t>("<i8"), TypeOf<uint64_t>("<u8"),
+    };
+    constexpr size_t kFloats = 2;  // they come first
+    const bool only_floats = types_ == NpyTypes::kFloats;
+    const std::span<const Type> accepted(
+        kTypes, only_floats ? kFloats : std::size(kTypes));
+    for (const Type& type : accepted)
+      if (type.descr == descr) return &type;
+    throw InvalidInput(
+        name_,
+        only_floats ? "dtype '<f4' or '<f8'"
+                    : "a dtype of booleans, integers or floats, little-endian",
+        NpyDtypeText(descr) + "; save x.astype(np." +
+            (only_floats ? "float32" : "bool_") + ") instead of x");
+  }
+
   [[noreturn]] void FailMagic(const std::string& found) const {
     throw InvalidInput(name_ + ": not a .npy file",
                        "the signature " + Quoted(kMagic) + " at its beginning",
@@ -335,6 +374,8 @@ class Reader {
 
   Source& source_;
   std::string name_;
+  const NpyTypes types_;
+  const Type* type_ = nullptr;  // of the numbers, once the header is read
   uint64_t rest_;
   std::string what_;
 };
@@ -428,21 +469,22 @@ std::string HeaderFor(std::span<const int64_t> shape, bool is_float32) {
 
 }  // namespace
 
-NpyArray ReadNpy(const std::filesystem::path& path) {
+NpyArray ReadNpy(const std::filesystem::path& path, NpyTypes types) {
   const std::string name = DisplayName(path);
   FileSource source(path, name);
-  return Reader(source, name).Read();
+  return Reader(source, name, types).Read();
 }
 
-NpyArray ReadNpyHeader(const std::filesystem::path& path) {
+NpyArray ReadNpyHeader(const std::filesystem::path& path, NpyTypes types) {
   const std::string name = DisplayName(path);
   FileSource source(path, name);
-  return Reader(source, name).ReadHeader();
+  return Reader(source, name, types).ReadHeader();
 }
 
-NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name) {
+NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name,
+                  NpyTypes types) {
   MemorySource source(bytes);
-  return Reader(source, name).Read();
+  return Reader(source, name, types).Read();
 }
 
 std::string NpyHeader(std::span<const int64_t> shape, bool is_float32) {

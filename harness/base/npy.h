@@ -18,24 +18,31 @@ namespace subquad {
 
 struct NpyArray {
   std::vector<int64_t> shape;  // 1 to 5 dimensions, each at least 1
-  bool is_float32 = false;     // the file holds <f4, otherwise <f8
+  bool is_float32 = false;     // the file holds <f4
   std::vector<double> values;  // row-major, unchanged: NaN included
 };
 
+// The types of numbers that a file may hold: little-endian float32 and float64,
+// or also booleans, integers and float16.
+enum class NpyTypes { kFloats, kNumbers };
+
 // Reads one file. Throws InvalidInput, which begins with the file's name
 // (without its folders), for anything but a regular file that contains exactly
-// one little-endian float32 or float64 array in C order with 1 to 5 dimensions.
+// one array of these types in C order with 1 to 5 dimensions.
 // Never allocates more than a small multiple of the file's size, and never
 // waits for a pipe or a device.
-NpyArray ReadNpy(const std::filesystem::path& path);
+NpyArray ReadNpy(const std::filesystem::path& path,
+                 NpyTypes types = NpyTypes::kFloats);
 
 // Reads only the header; `values` stays empty. Throws InvalidInput for the same
 // reasons as ReadNpy, except for those that concern the values.
-NpyArray ReadNpyHeader(const std::filesystem::path& path);
+NpyArray ReadNpyHeader(const std::filesystem::path& path,
+                       NpyTypes types = NpyTypes::kFloats);
 
 // Reads the bytes of a file that are already in memory; `name` is the file's
 // name in messages.
-NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name);
+NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name,
+                  NpyTypes types = NpyTypes::kFloats);
 
 // Returns the bytes before the data of such an array, in version 1.0 and padded
 // to a multiple of 64 bytes. Throws InvalidInput for a shape that the reader

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "harness/base/text.h"
@@ -19,6 +20,17 @@ bool ParseFlag(const std::string& subject, const std::string& text) {
   if (text == "1" || text == "true") return true;
   if (text == "0" || text == "false") return false;
   throw InvalidInput(subject, "true or false", "'" + text + "'");
+}
+
+IntegerList ParseList(const std::string& subject, const std::string& text) {
+  IntegerList list;
+  for (const std::string& part : Split(text, '+'))
+    list.push_back(ParseInteger(subject, part));
+  return list;
+}
+
+int64_t Sum(const IntegerList& list) {
+  return std::accumulate(list.begin(), list.end(), int64_t{0});
 }
 
 std::string PrintList(const IntegerList& list) {
@@ -104,6 +116,14 @@ void TakeInputs(const CaseFolder& folder, const Signature& signature,
           problem.input_leading[problem.InputIndex(rule.name)];
       if (theirs != leading.Of(rule)) leading.own[rule.name] = theirs;
     }
+  if (!asked("shared"))
+    for (const TensorRule& rule : problem.inputs)
+      if (rule.per_pair)
+        leading.shared[rule.name] = {rule.shape[0] == "1",
+                                     rule.shape[1] == "1"};
+  std::erase_if(leading.shared, [](const auto& entry) {
+    return !entry.second.queries && !entry.second.keys;
+  });
   for (const TensorRule& rule : signature.inputs)
     if (rule.draw.projection && test_case.omega != "gaussian" &&
         problem.HasInput(rule.name))
@@ -170,6 +190,22 @@ std::map<std::string, Shape> ParseLeading(const std::string& text) {
   return axes;
 }
 
+// Parses the axes that single tensors share: "mask:queries+pair_bias:keys".
+std::map<std::string, LeadingAxes::Shared> ParseShared(
+    const std::string& text) {
+  std::map<std::string, LeadingAxes::Shared> shared;
+  for (const std::string& part : Split(text, '+')) {
+    const size_t colon = std::min(part.find(':'), part.size());
+    LeadingAxes::Shared& axes = shared[part.substr(0, colon)];
+    const std::string axis = part.substr(std::min(colon + 1, part.size()));
+    if (axis != "queries" && axis != "keys")
+      throw InvalidInput("shared", "TENSOR:queries or TENSOR:keys, joined by +",
+                         "'" + part + "'");
+    (axis == "queries" ? axes.queries : axes.keys) = true;
+  }
+  return shared;
+}
+
 // Resolves parameters and the settings that all operators have. Returns the
 // remaining values: sizes or unknown names.
 Values ResolveTexts(const CaseRequest& request,
@@ -186,6 +222,8 @@ Values ResolveTexts(const CaseRequest& request,
       test_case.leading.per_head = ParseFlag(name, text);
     else if (name == "leading")
       test_case.leading.own = ParseLeading(text);
+    else if (name == "shared")
+      test_case.leading.shared = ParseShared(text);
     else if (name == "with")
       test_case.with = NamedOnce(name, Split(text, '+'));
     else if (name == "omega")
@@ -219,16 +257,22 @@ void ResolveSizes(const CaseRequest& request,
                        "none in this case");
   if (folder) TakeInputs(*folder, signature, request, test_case);
   for (const SizeRule& rule : signature.sizes)
-    test_case.sizes[rule.name] = SizeOf(rule, request, n, folder);
+    if (rule.of_input.empty() ||
+        std::ranges::count(test_case.with, rule.of_input) > 0)
+      test_case.sizes[rule.name] = SizeOf(rule, request, n, folder);
+  // Packed sequences determine the number of queries and keys.
+  for (const auto& [size, list] : {std::pair{signature.queries, "packed_q"},
+                                   std::pair{signature.keys, "packed_k"}})
+    if (!request.n && test_case.params.Has(list))
+      test_case.sizes[size] = Sum(test_case.params.List(list));
   for (const auto& [name, text] : values) {
     if (!test_case.sizes.contains(name)) {
       std::vector<std::string> known = {"n"};
       for (const SizeRule& rule : signature.sizes)
         if (rule.name != "n") known.push_back(rule.name);
       for (const ParamRule& rule : rules) known.push_back(rule.name);
-      for (const char* setting : {"batch", "heads", "per_head", "leading",
-                                  "with", "omega", "backward"})
-        known.push_back(setting);
+      for (const CaseSetting& setting : CaseSettings())
+        known.push_back(setting.name);
       throw UnknownName("parameter", known, name)
           .In(std::string(test_case.op->description().id));
     }
@@ -250,8 +294,9 @@ std::string Sizes(const Case& test_case) {
                       queries->second == keys->second;
   if (square) add("n", std::to_string(queries->second));
   for (const SizeRule& rule : signature.sizes) {
-    if (square &&
-        (rule.name == signature.queries || rule.name == signature.keys))
+    if (!test_case.sizes.contains(rule.name) ||
+        (square &&
+         (rule.name == signature.queries || rule.name == signature.keys)))
       continue;
     add(rule.name, std::to_string(test_case.sizes.at(rule.name)));
   }
@@ -260,6 +305,7 @@ std::string Sizes(const Case& test_case) {
   if (leading.heads > 0) add("heads", std::to_string(leading.heads));
   if (leading.per_head) add("per_head", "1");
   if (!leading.own.empty()) add("leading", LeadingText(leading.own));
+  if (!leading.shared.empty()) add("shared", SharedText(leading.shared));
   return text;
 }
 
@@ -300,6 +346,8 @@ ParamValue ParseParam(const ParamRule& rule, const std::string& text) {
     case ParamType::kFlag:
       return ParseFlag(subject, text);
     case ParamType::kInteger:
+      if (rule.may_be_list && text.find('+') != std::string::npos)
+        return ParseList(subject, text);
       return ParseInteger(subject, text);
     case ParamType::kNumber: {
       const auto value = ParseNumber<double>(text);
@@ -308,19 +356,12 @@ ParamValue ParseParam(const ParamRule& rule, const std::string& text) {
     }
     case ParamType::kText:
       return text;
-    case ParamType::kList: {
-      IntegerList list;
-      for (const std::string& part : Split(text, '+'))
-        list.push_back(ParseInteger(subject, part));
-      return list;
-    }
+    case ParamType::kList:
+      return ParseList(subject, text);
     case ParamType::kTable: {
       IntegerTable table;
-      for (const std::string& row : Split(text, ';')) {
-        table.emplace_back();
-        for (const std::string& part : Split(row, '+'))
-          table.back().push_back(ParseInteger(subject, part));
-      }
+      for (const std::string& row : Split(text, ';'))
+        table.push_back(ParseList(subject, row));
       return table;
     }
   }
@@ -336,6 +377,9 @@ const std::vector<CaseSetting>& CaseSettings() {
        "default false: heads share them"},
       {"leading",
        "head axes, or batch and head axes, of single tensors: k:2+v:2, k:4x2"},
+      {"shared",
+       "tensors [n_q, n_k] with one entry for all queries, or all keys: "
+       "mask:queries+pair_bias:keys"},
       {"with",
        "optional inputs and outputs to include, joined by +; default none"},
       {"backward", "true: compute the gradients in place of the outputs"},
@@ -363,7 +407,7 @@ Case MakeCase(const CaseRequest& request) {
   if (folder) TakeImage(*folder, request, test_case.params);
   test_case.op->CompleteParams(n, test_case.seed, test_case.params);
   for (const ParamRule& rule : rules)
-    if (rule.type == ParamType::kFlag && rule.default_value != "true" &&
+    if (rule.type == ParamType::kFlag && rule.default_value == "false" &&
         !test_case.params.Has(rule.name))
       test_case.params.Set(rule.name, false);
   CheckParams(test_case.op->ParamRules(test_case.params), test_case.params);
@@ -432,6 +476,16 @@ std::string LeadingText(const std::map<std::string, Shape>& axes) {
     for (size_t axis = 0; axis < shape.size(); ++axis)
       text += (axis > 0 ? "x" : "") + std::to_string(shape[axis]);
   }
+  return text;
+}
+
+std::string SharedText(
+    const std::map<std::string, LeadingAxes::Shared>& shared) {
+  std::string text;
+  for (const auto& [name, axes] : shared)
+    for (const auto& [is_shared, axis] :
+         {std::pair{axes.queries, ":queries"}, std::pair{axes.keys, ":keys"}})
+      if (is_shared) text += (text.empty() ? "" : "+") + name + axis;
   return text;
 }
 

@@ -78,6 +78,11 @@ Problem ProblemOf(const Case& test_case);
 // Formats the leading axes of single tensors as in an id: "k:2+v:2".
 std::string LeadingText(const std::map<std::string, Shape>& axes);
 
+// Formats the axes that single tensors share as in an id:
+// "mask:queries+pair_bias:keys".
+std::string SharedText(
+    const std::map<std::string, LeadingAxes::Shared>& shared);
+
 // Parses a value by the parameter's type: "0.25" is a number, "elu1" a text,
 // "0+5+36" a list.
 ParamValue ParseParam(const ParamRule& rule, const std::string& text);

@@ -137,13 +137,15 @@ std::map<std::string, std::string> FilesOf(const Json& json,
 struct NamedArray {
   std::string field;
   fs::path path;
+  NpyTypes types = NpyTypes::kFloats;
   Shape shape;
   bool is_float32 = false;
 };
 
 // Finds the file of an array. It must be inside the folder, also through links.
 NamedArray FindArray(const fs::path& folder, const std::string& field,
-                     const std::string& text) {
+                     const std::string& text,
+                     NpyTypes types = NpyTypes::kFloats) {
   const std::string subject = "case.json: " + field;
   const fs::path path = text;
   const bool climbs = std::ranges::any_of(
@@ -160,8 +162,8 @@ NamedArray FindArray(const fs::path& folder, const std::string& field,
     throw InvalidInput(subject, "a file in the case folder",
                        Quoted(text) + ", which leads out of it");
   try {
-    const NpyArray header = ReadNpyHeader(real);
-    return {field, real, header.shape, header.is_float32};
+    const NpyArray header = ReadNpyHeader(real, types);
+    return {field, real, types, header.shape, header.is_float32};
   } catch (const InvalidInput& problem) {
     throw problem.In(field);
   }
@@ -176,7 +178,7 @@ void CheckShape(const NamedArray& array, const Shape& shape) {
 
 std::vector<double> NumbersOf(const NamedArray& named) {
   try {
-    NpyArray array = ReadNpy(named.path);
+    NpyArray array = ReadNpy(named.path, named.types);
     if (array.shape != named.shape || array.is_float32 != named.is_float32)
       throw InvalidInput(named.path.filename().string(),
                          "the array whose header was just read", "another one");
@@ -196,20 +198,25 @@ NamedArrays FindInputs(const fs::path& folder, const CaseText& text,
   std::vector<std::string> names;
   for (const auto& [name, file] : text.inputs) names.push_back(name);
   CheckInputNames(*text.op, text.params, names);
+  const Signature signature =
+      text.op->SignatureFor(text.params, text.inputs.contains("grad"));
   NamedArrays arrays;
   std::vector<GivenShape> shapes;
   for (const auto& [name, file] : text.inputs) {
-    arrays[name] = FindArray(folder, "input " + name, file);
+    const int rule = IndexOf(signature.inputs, name);
+    arrays[name] =
+        FindArray(folder, "input " + name, file,
+                  signature.inputs[static_cast<size_t>(rule)].zero_or_one
+                      ? NpyTypes::kNumbers
+                      : NpyTypes::kFloats);
     shapes.push_back({name, arrays[name].shape});
   }
-  const std::vector<TensorRule> outputs =
-      text.op->SignatureFor(text.params, arrays.contains("grad")).outputs;
-  std::vector<std::string> wanted;
-  for (const TensorRule& rule : outputs)
-    if (rule.optional && text.expected.contains(rule.name))
-      wanted.push_back(rule.name);
-  result.problem = ResolveProblem(*text.op, text.params, Scalar::kFloat64,
-                                  shapes, {}, wanted);
+  const auto has_expected = [&](const std::string& name) {
+    return text.expected.contains(name);
+  };
+  result.problem =
+      ResolveProblem(*text.op, text.params, Scalar::kFloat64, shapes, {},
+                     OptionalOutputs(signature, has_expected));
   return arrays;
 }
 
@@ -241,12 +248,13 @@ void ReadInputs(const NamedArrays& arrays, CaseFolder& result) {
   for (size_t i = 0; i < problem.inputs.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
     const NamedArray& named = arrays.at(rule.name);
+    const bool is_rounded = named.is_float32 && !rule.zero_or_one;
     Tensor tensor{rule.name, named.shape, problem.InputSlices(i),
                   NumbersOf(named),
-                  named.is_float32 ? Scalar::kFloat32 : Scalar::kFloat64};
-    CheckFinite(rule, tensor);
+                  is_rounded ? Scalar::kFloat32 : Scalar::kFloat64};
+    CheckNumbersOf(rule, tensor);
     result.inputs.tensors.push_back(std::move(tensor));
-    result.has_float32 = result.has_float32 || named.is_float32;
+    result.has_float32 = result.has_float32 || is_rounded;
   }
   problem.op->CheckNumbers(problem, result.inputs);
 }
@@ -258,7 +266,7 @@ void ReadExpected(const NamedArrays& arrays, CaseFolder& result) {
             .outputs[static_cast<size_t>(result.problem.OutputIndex(name))];
     rule.name = "output " + name;
     Tensor tensor{name, named.shape, {}, NumbersOf(named)};
-    CheckFinite(rule, tensor);
+    CheckNumbersOf(rule, tensor);
     result.expected.push_back(
         {name, named.shape, std::move(tensor.values), named.is_float32});
     result.has_float32 = result.has_float32 || named.is_float32;

@@ -146,7 +146,7 @@ TensorFit FitTensor(const CaseFolder& folder, const Problem& problem,
     for (size_t axis = 0; axis < rule.shape.size(); ++axis)
       fit.axes.push_back(
           FitAxis(rule, axis, problem, source_rule, folder.problem));
-    CheckFinite(rule, folder.inputs.tensors[source_index]);
+    CheckNumbersOf(rule, folder.inputs.tensors[source_index]);
     return fit;
   } catch (const InvalidInput& error) {
     throw error.In("input " + folder.name);

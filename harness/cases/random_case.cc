@@ -64,7 +64,7 @@ void DrawParams(const Operator& op, int64_t n, Dice& dice, Values& values) {
   for (bool more = true; more;) {
     more = false;
     for (const ParamRule& rule : op.ParamRules(chosen)) {
-      if (!done.insert(rule.name).second) continue;
+      if (!rule.of_input.empty() || !done.insert(rule.name).second) continue;
       std::string text;
       if (rule.type == ParamType::kFlag)
         text = dice.Chance(rule.IsOnByDefault() ? 0.8 : 0.5) ? "1" : "0";
@@ -110,6 +110,23 @@ std::string SharedTensors(const Signature& signature, int64_t heads,
   return text;
 }
 
+// Draws the sizes and parameters that an optional input brings with it.
+void DrawOfInput(const Case& probe, const Signature& signature,
+                 const std::string& input, Dice& dice, Values& values) {
+  for (const SizeRule& rule : signature.sizes)
+    if (rule.of_input == input)
+      values.emplace_back(rule.name, std::to_string(std::max(
+                                         rule.min, dice.Size(kLargestWidth))));
+  for (const ParamRule& rule : probe.op->ParamRules(probe.params)) {
+    if (rule.of_input != input || dice.Chance(0.5)) continue;
+    const bool is_flag = rule.type == ParamType::kFlag;
+    values.emplace_back(
+        rule.name,
+        std::to_string(is_flag ? dice.Between(0, 1)
+                               : std::max(rule.min, dice.Size(kLargestSize))));
+  }
+}
+
 void DrawSizes(const CaseRequest& request, Dice& dice, Values& values) {
   const Case probe = MakeCase(request);
   const bool backward = HasBackward(*probe.op) && dice.Chance(0.25);
@@ -117,7 +134,8 @@ void DrawSizes(const CaseRequest& request, Dice& dice, Values& values) {
   const Signature signature = probe.op->SignatureFor(probe.params, backward);
   for (const SizeRule& rule : signature.sizes) {
     // Half of the cases are square.
-    if (rule.follows_n && dice.Chance(0.5)) continue;
+    if (!rule.of_input.empty() || (rule.follows_n && dice.Chance(0.5)))
+      continue;
     const int64_t most = rule.follows_n ? kLargestSize : kLargestWidth;
     values.emplace_back(rule.name,
                         std::to_string(std::max(rule.min, dice.Size(most))));
@@ -131,25 +149,68 @@ void DrawSizes(const CaseRequest& request, Dice& dice, Values& values) {
     const std::string shared = SharedTensors(signature, heads, batch, dice);
     if (!shared.empty()) values.emplace_back("leading", shared);
   }
-  std::string with;
+  std::string with, shared;
   bool projections = false;
   for (const TensorRule& rule : signature.inputs) {
     projections = projections || rule.draw.projection;
-    if (rule.optional && dice.Chance(0.5))
-      with += (with.empty() ? "" : "+") + rule.name;
+    if (!rule.optional || !dice.Chance(0.5)) continue;
+    with += (with.empty() ? "" : "+") + rule.name;
+    if (rule.per_pair)
+      for (const char* axis : {":queries", ":keys"})
+        if (dice.Chance(0.25))
+          shared += (shared.empty() ? "" : "+") + rule.name + axis;
+    DrawOfInput(probe, signature, rule.name, dice, values);
   }
   for (const TensorRule& rule : signature.outputs)
     if (rule.optional && dice.Chance(0.3))
       with += (with.empty() ? "" : "+") + rule.name;
   if (!with.empty()) values.emplace_back("with", with);
+  if (!shared.empty()) values.emplace_back("shared", shared);
   if (projections && dice.Chance(0.3))
     values.emplace_back("omega", "orthogonal");
 }
 
-// Draws key lengths (padding) if the operator has them.
+// Draws the lengths of packed sequences, and their positions if they have some.
+void DrawPacking(const Problem& problem, Dice& dice, Values& values) {
+  const int64_t count = dice.Between(2, 5);
+  const auto split = [&](int64_t all) {
+    std::vector<int64_t> cuts = {0, all};
+    while (std::ssize(cuts) <= count) cuts.push_back(dice.Between(0, all));
+    std::ranges::sort(cuts);
+    IntegerList lengths;
+    for (size_t s = 1; s < cuts.size(); ++s)
+      lengths.push_back(cuts[s] - cuts[s - 1]);
+    return lengths;
+  };
+  const IntegerList queries = split(problem.queries);
+  const IntegerList keys = problem.queries == problem.keys && dice.Chance(0.5)
+                               ? queries
+                               : split(problem.keys);
+  const auto text = [](const IntegerList& list) {
+    std::string joined;
+    for (const int64_t entry : list)
+      joined += (joined.empty() ? "" : "+") + std::to_string(entry);
+    return joined;
+  };
+  values.emplace_back("packed_q", text(queries));
+  values.emplace_back("packed_k", text(keys));
+  if (!dice.Chance(0.4)) return;
+  IntegerList offsets;
+  for (size_t s = 0; s < keys.size(); ++s)
+    offsets.push_back(dice.Chance(0.6) ? keys[s] - queries[s]
+                                       : dice.Between(-3, 20));
+  std::erase_if(
+      values, [](const auto& value) { return value.first == "query_offset"; });
+  values.emplace_back("query_offset", text(offsets));
+}
+
+// Draws packed sequences or key lengths (padding) if the operator has them.
 void DrawKeyLengths(const CaseRequest& request, Dice& dice, Values& values) {
   const Case probe = MakeCase(request);
   const auto rules = probe.op->ParamRules(probe.params);
+  if (std::ranges::count(rules, "packed_q", &ParamRule::name) > 0 &&
+      !probe.params.Has("height") && dice.Chance(0.25))
+    return DrawPacking(ProblemOf(probe), dice, values);
   if (std::ranges::count(rules, "key_lengths", &ParamRule::name) == 0 ||
       !dice.Chance(0.25))
     return;
@@ -165,11 +226,10 @@ double WorkOf(const Case& test_case) {
   const Problem problem = ProblemOf(test_case);
   double work = 0;
   for (size_t o = 0; o < problem.outputs.size(); ++o) {
-    const Shape shape = problem.OutputShape(o);
-    const size_t first = problem.output_leading[o].size();
-    const int64_t rows = first < shape.size() ? shape[first] : 1;
-    work += static_cast<double>(problem.OutputSlices(o).count() * rows) *
-            WorkOfRow(problem, static_cast<int>(o));
+    const auto output = static_cast<int>(o);
+    const OutputLayout layout = LayoutOf(problem, output);
+    work += static_cast<double>(layout.heads * layout.rows) *
+            WorkOfRow(problem, output);
   }
   return work;
 }

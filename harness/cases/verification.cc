@@ -1,5 +1,7 @@
 #include "harness/cases/verification.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -23,7 +25,8 @@ void AddVariants(const Operator& op, const Params& chosen, Values values,
     if (chosen.Has(rule.name)) continue;
     std::vector<std::string> texts = rule.choices;
     // Sums without a normaliser have separate cases.
-    if (rule.type == ParamType::kFlag && rule.name != "normalized")
+    if (rule.type == ParamType::kFlag && rule.name != "normalized" &&
+        rule.of_input.empty())
       texts = {"0", "1"};
     if (texts.empty()) continue;
     for (const std::string& text : texts) {
@@ -100,6 +103,24 @@ std::vector<Values> SharedAxes(const Signature& signature) {
            {"leading", all("2x2")}}};
 }
 
+// Returns several ways to share a tensor with an entry for each query and key:
+// its axes, and those of batch and heads.
+std::vector<Values> SharedPairs(const std::string& name) {
+  const std::string queries = name + ":queries", keys = name + ":keys";
+  return {{{"with", name}, {"shared", queries}},
+          {{"with", name}, {"shared", keys}},
+          {{"with", name}, {"shared", queries + "+" + keys}, {"heads", "2"}},
+          {{"with", name},
+           {"shared", queries},
+           {"batch", "2"},
+           {"heads", "3"},
+           {"leading", name + ":2x1"}},
+          {{"with", name},
+           {"batch", "2"},
+           {"heads", "4"},
+           {"leading", name + ":1x2"}}};
+}
+
 // Returns cases with query offsets and padding: one token against a cache, a
 // chunk of a prompt inside one, more keys than queries see, an offset beyond
 // the last key, and batch items of no key, of one and of all keys. If
@@ -157,6 +178,26 @@ std::vector<Values> FormsOf(const Operator& op, const Params& params,
     forms.push_back({{"window_left", narrow}, {"window_right", "2"}});
     forms.push_back({{"window_left", "1"}, {"query_offset", "3"}});
   }
+  if (HasParam(op, params, "packed_q") && middle >= 8) {
+    const auto list = [&](int64_t first, int64_t second) {
+      return fmt::format("{}+{}+0+{}", first, second, middle - first - second);
+    };
+    const std::string equal = list(middle / 2, 1);
+    const std::string fewer = list(middle / 8, middle / 2);
+    forms.push_back({{"packed_q", equal}, {"packed_k", equal}});
+    // Two sequences without queries, and one without keys.
+    forms.push_back({{"packed_q", fmt::format("{}+0+{}+0", middle / 4,
+                                              middle - middle / 4)},
+                     {"packed_k", fewer}});
+    // Each chunk is at the end of its sequence.
+    forms.push_back(
+        {{"packed_q", fmt::format("{}+{}", middle / 4, middle - middle / 4)},
+         {"packed_k", fmt::format("{}+{}", middle / 2, middle - middle / 2)},
+         {"query_offset", fmt::format("{}+{}", middle / 2 - middle / 4,
+                                      middle / 4 - middle / 2)},
+         {"batch", "2"},
+         {"heads", "2"}});
+  }
   if (HasParam(op, params, "softcap")) forms.push_back({{"softcap", "0.75"}});
   if (HasParam(op, params, "eps")) {
     // Random features of long rows are so small that eps would dominate.
@@ -182,6 +223,15 @@ std::vector<Values> InTurn(std::vector<Values> all,
 bool Gives(const Values& values, const std::string& name) {
   return std::ranges::count(values, name,
                             [](const auto& item) { return item.first; }) > 0;
+}
+
+// Returns the inputs and outputs that a case names to have them.
+std::vector<std::string> OptionalTensors(const Signature& signature) {
+  std::vector<std::string> names;
+  for (const auto& rules : {signature.inputs, signature.outputs})
+    for (const TensorRule& rule : rules)
+      if (rule.optional) names.push_back(rule.name);
+  return names;
 }
 
 // Adds the cases of one variant, with a turn only one of the forms. A case that
@@ -216,11 +266,7 @@ void AddCases(const Operator& op, const Values& variant,
   request.values = variant;
   const Case probe = MakeCase(request);
   const Signature signature = op.SignatureFor(probe.params, false);
-  // The inputs and outputs that a case names to have them.
-  std::vector<std::string> optional;
-  for (const auto& rules : {signature.inputs, signature.outputs})
-    for (const TensorRule& rule : rules)
-      if (rule.optional) optional.push_back(rule.name);
+  const std::vector<std::string> optional = OptionalTensors(signature);
   Values narrow;  // an awkward width keeps small cases cheap and blocks ragged
   if (HasSize(signature, "e") && !Gives(variant, "e"))
     narrow.emplace_back("e", "19");
@@ -264,11 +310,32 @@ void AddCases(const Operator& op, const Values& variant,
                       {"per_head", "1"},
                       {"with", name}}));
   }
+  for (const ParamRule& rule : op.ParamRules(probe.params)) {
+    if (rule.of_input.empty()) continue;
+    const bool is_flag = rule.type == ParamType::kFlag;
+    for (const char* text : {is_flag ? "0" : "20", is_flag ? "1" : "50"}) {
+      Values values = {{"with", rule.of_input}, {rule.name, text}};
+      add(middle, with(values));
+      values.emplace_back("backward", "1");
+      add(middle, with(values));
+    }
+  }
+  for (const TensorRule& rule : signature.inputs)
+    if (rule.per_pair)
+      for (Values values : SharedPairs(rule.name)) {
+        add(middle, with(values));
+        values.emplace_back("backward", "1");
+        add(middle, with(values));
+      }
   if (const auto axes = ImageAxes(op, probe.params); axes.size() == 2) {
+    Params of_image = probe.params;
+    for (const std::string& axis : axes) of_image.Set(axis, int64_t{13});
+    const std::vector<std::string> of_images =
+        OptionalTensors(op.SignatureFor(of_image, false));
     for (const Image& image : kImages) {
       const Values shape = {{axes[0], image.height}, {axes[1], image.width}};
       add(image.pixels, with(shape));
-      for (const std::string& name : optional) {
+      for (const std::string& name : of_images) {
         Values more = with(shape);
         more.emplace_back("with", name);
         add(image.pixels, more);
@@ -280,7 +347,7 @@ void AddCases(const Operator& op, const Values& variant,
                                 {"heads", "2"},
                                 {"per_head", "1"}});
     add(image.pixels, headed);
-    for (const std::string& name : optional) {
+    for (const std::string& name : of_images) {
       Values more = headed;
       more.emplace_back("with", name);
       add(image.pixels, more);

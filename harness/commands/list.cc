@@ -58,6 +58,7 @@ std::string Presence(const ListedParam& param) {
   if (!param.together_with.empty())
     text +=
         fmt::format(", together with {}", fmt::join(param.together_with, ", "));
+  if (!param.of_input.empty()) text += ", of " + param.of_input;
   if (!param.generated.empty())
     text += fmt::format(" ({} in generated cases)", param.generated);
   return text;
@@ -67,7 +68,8 @@ std::string TypeOf(const ListedParam& param) {
   if (!param.choices.empty())
     return fmt::format("one of {}", fmt::join(param.choices, ", "));
   if (param.type == ParamType::kFlag) return "true or false";
-  return std::string(ToString(param.type)) + Range(param);
+  return std::string(ToString(param.type)) +
+         (param.may_be_list ? " or list of integers" : "") + Range(param);
 }
 
 // Returns "name  type; default". A parameter whose meaning depends on others
@@ -98,8 +100,9 @@ void PrintSizes(const std::vector<ListedSize>& sizes) {
       "\nSizes (the shapes of a case's tensors determine them; generated "
       "cases\nhave these, or those of --param NAME=VALUE):\n");
   for (const ListedSize& size : sizes)
-    fmt::print("  {:<13} {}; integer >= {}, {} in generated cases{}\n",
+    fmt::print("  {:<13} {}; integer >= {}, {} in generated cases{}{}\n",
                size.name, size.meaning, size.min, size.generated.Text(),
+               size.of_input.empty() ? "" : " with " + size.of_input,
                Text(size.when));
 }
 
@@ -124,9 +127,13 @@ void PrintTensors(const char* title, const std::vector<ListedTensor>& tensors) {
   fmt::print("\n{}:\n", title);
   for (const ListedTensor& tensor : tensors) {
     const ListedInput input = tensor.input.value_or(ListedInput());
-    fmt::print("  {:<13} [{}]{}{}{}{}\n", tensor.name,
+    fmt::print("  {:<13} [{}]{}{}{}{}{}{}\n", tensor.name,
                fmt::join(tensor.shape, ", "),
                input.required ? "" : "; optional",
+               input.zero_or_one ? "; 0 hides the key, 1 shows it" : "",
+               input.per_pair ? fmt::format("; 1 for {} is shared",
+                                            fmt::join(tensor.shape, " or "))
+                              : "",
                input.minus_infinity ? "; may be -inf (masked)" : "",
                Offsets(input.first_offsets), Text(tensor.when));
   }

@@ -286,17 +286,6 @@ void AddUsualErrors(const Problem& problem, const Inputs& inputs,
 
 }  // namespace
 
-OutputLayout LayoutOf(const Problem& problem, int output) {
-  const Shape shape = problem.OutputShape(static_cast<size_t>(output));
-  const auto index = static_cast<size_t>(output);
-  const size_t first = problem.output_leading[index].size();
-  OutputLayout layout{problem.OutputSlices(index).count(),
-                      first < shape.size() ? shape[first] : 1, 1};
-  for (size_t axis = first + 1; axis < shape.size(); ++axis)
-    layout.width *= shape[axis];
-  return layout;
-}
-
 RowSelection SelectRows(const Problem& problem, int output, uint64_t seed,
                         double most_work) {
   const OutputLayout layout = LayoutOf(problem, output);

@@ -105,11 +105,4 @@ bool FitsType(Scalar scalar, const Answer& answer);
 // Adds to `answer` the rows of `more`, another answer to the same problem.
 void AddRows(const Answer& more, Answer& answer);
 
-// The shape of an output: [heads, rows, width]. For the gradient of a tensor
-// that heads share, `heads` is the number of its slices.
-struct OutputLayout {
-  int64_t heads, rows, width;
-};
-OutputLayout LayoutOf(const Problem& problem, int output);
-
 }  // namespace subquad

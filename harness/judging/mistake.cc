@@ -9,7 +9,7 @@ namespace subquad {
 
 AlteredProblem::AlteredProblem(const Problem& right, const Inputs& right_inputs)
     : problem(right) {
-  inputs.tensors.reserve(problem.inputs.size());
+  inputs.tensors.reserve(problem.inputs.size() + 1);
   inputs.original = &right_inputs;
 }
 
@@ -20,11 +20,20 @@ Tensor& AlteredProblem::Change(const std::string& name) {
   return inputs.tensors.emplace_back((*inputs.original)[name]);
 }
 
+void AlteredProblem::Give(Tensor tensor, const std::string& in_place_of) {
+  inputs.tensors.push_back(std::move(tensor));
+  dropped_ = in_place_of;
+}
+
 void AlteredProblem::Resolve(Params params) {
   changed = true;
   std::vector<GivenShape> shapes;
   for (const TensorRule& rule : problem.inputs)
-    shapes.push_back({rule.name, inputs[rule.name].shape});
+    if (rule.name != dropped_)
+      shapes.push_back({rule.name, inputs[rule.name].shape});
+  for (const Tensor& tensor : inputs.tensors)
+    if (!problem.HasInput(tensor.name))
+      shapes.push_back({tensor.name, tensor.shape});
   problem = ResolveProblem(*problem.op, std::move(params), problem.scalar,
                            shapes, problem.leading, WantedOutputs(problem));
   for (Tensor& tensor : inputs.tensors)

@@ -19,6 +19,9 @@ struct AlteredProblem {
 
   // Returns a copy of a tensor, to be changed. It stays at its address.
   Tensor& Change(const std::string& name);
+  // Adds an input that the right problem does not have, in place of another one
+  // if that is named; call Resolve after it.
+  void Give(Tensor tensor, const std::string& in_place_of = "");
   // Replaces the parameters and lets the changed tensors have other shapes.
   // Throws InvalidInput if the parameters need other tensors.
   void Resolve(Params params);
@@ -26,6 +29,9 @@ struct AlteredProblem {
   Problem problem;
   Inputs inputs;
   bool changed = false;  // set by these functions
+
+ private:
+  std::string dropped_;
 };
 
 // Rows of one output.
@@ -156,6 +162,10 @@ void AttendOverHeads(Subject& subject);
 void GroupHeadsOtherwise(Subject& subject);
 void ReadOtherKeysAndValues(Subject& subject);
 
+// Of tensors with an entry for each query and key (pair_mistakes.cc).
+void MistakeMask(Subject& subject);
+void MistakePairBias(Subject& subject);
+
 // Of the backward pass (gradient_mistakes.cc).
 void DetachNormaliser(Subject& subject);
 void ReduceSharedOtherwise(Subject& subject);
@@ -175,9 +185,11 @@ void AlignMaskAtEnd(Subject& subject);
 void MisplaceWindow(Subject& subject);
 void MistakeSoftcap(Subject& subject);
 void MistakeSlopes(Subject& subject);
+void MistakeBuckets(Subject& subject);
 void MistakeSinks(Subject& subject);
 void MistakeLogSums(Subject& subject);
 void TakeOtherKeyLengths(Subject& subject);
+void MistakePacking(Subject& subject);
 void MisplaceEps(Subject& subject);
 
 }  // namespace subquad

@@ -118,6 +118,19 @@ Verdict OperatorRun::Judge(const std::string& program, Scalar scalar) const {
   return Verify(Find(program), trial, {});
 }
 
+Numbers OperatorRun::Bounds(Scalar scalar) const {
+  const Trial trial = MakeTrialOf(scalar);
+  const OutputLayout layout = LayoutOf(trial.problem(), 0);
+  const auto reference = ReferenceIn<double>(trial.problem(), trial.inputs());
+  Numbers value(static_cast<size_t>(layout.width)), of_row = value, all;
+  for (int64_t place = 0; place < layout.heads * layout.rows; ++place) {
+    reference->Row({0, place / layout.rows, place % layout.rows}, value.data(),
+                   of_row.data());
+    all.insert(all.end(), of_row.begin(), of_row.end());
+  }
+  return all;
+}
+
 Numbers OperatorRun::Definition() const {
   const Trial trial = MakeTrialOf(Scalar::kFloat64);
   const Problem& problem = trial.problem();

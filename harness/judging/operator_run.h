@@ -77,6 +77,10 @@ class OperatorRun {
   // Returns every row of the first output, by the definition in long double.
   Numbers Definition() const;
 
+  // Returns the bound of every element of the first output, in units of the
+  // roundoff (Reference::Row).
+  Numbers Bounds(Scalar scalar) const;
+
   Problem Resolve(Scalar scalar) const {
     return ResolveGiven(op_, params_, scalar, tensors_, wanted_);
   }

@@ -13,7 +13,9 @@ namespace subquad {
 void FlipFlags(Subject& subject) {
   const Problem& problem = subject.problem;
   for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
-    if (rule.type != ParamType::kFlag) continue;
+    if (rule.type != ParamType::kFlag ||
+        (!rule.of_input.empty() && !problem.HasInput(rule.of_input)))
+      continue;
     Params params = problem.params;
     const bool value =
         params.Has(rule.name) ? params.Flag(rule.name) : rule.IsOnByDefault();
@@ -86,17 +88,20 @@ void ChangeScale(Subject& subject) {
   subject.Add("the default scale instead of the given one", params);
 }
 
-// Computes softmax(scale (q k^T + bias)) for softmax(scale q k^T + bias).
+// Computes softmax(scale (q k^T + bias)) for softmax(scale q k^T + bias), with
+// any kind of bias.
 void ScaleBias(Subject& subject) {
   const std::optional<ParamRule> rule = subject.RuleOf("scale");
   const bool by_width = rule && rule->default_value != "1";
-  if (!subject.Input("bias") ||
-      !(subject.problem.params.Has("scale") || by_width))
-    return;
-  subject.Add("bias multiplied by the scale", [](AlteredProblem& altered) {
-    const auto scale = SoftmaxScale<double>(altered.problem);
-    for (double& value : altered.Change("bias").values) value *= scale;
-  });
+  if (!(subject.problem.params.Has("scale") || by_width)) return;
+  for (const std::string name : {"bias", "slopes", "buckets", "pair_bias"})
+    if (subject.Input(name))
+      subject.Add(name + " multiplied by the scale",
+                  [name](AlteredProblem& altered) {
+                    const auto scale = SoftmaxScale<double>(altered.problem);
+                    for (double& value : altered.Change(name).values)
+                      value *= scale;
+                  });
 }
 
 // Uses another choice of a parameter, with the same input tensors.
@@ -249,7 +254,7 @@ void MistakeLogSums(Subject& subject) {
     params.Set("scale", kFactor * SoftmaxScale<double>(problem));
     if (params.Has("softcap"))
       params.Set("softcap", kFactor * params.Number("softcap"));
-    for (const char* name : {"bias", "slopes", "sinks"})
+    for (const char* name : {"bias", "slopes", "buckets", "pair_bias", "sinks"})
       if (subject.Input(name))
         for (double& value : altered.Change(name).values) value *= kFactor;
     altered.Resolve(std::move(params));
@@ -276,6 +281,12 @@ void AlignMaskAtEnd(Subject& subject) {
   if (!subject.RuleOf("query_offset") || offset < 0) return;
   Params params = problem.params;
   params.Set("query_offset", offset);
+  if (params.Has("packed_q")) {
+    IntegerList offsets = params.List("packed_k");
+    for (size_t s = 0; s < offsets.size(); ++s)
+      offsets[s] -= params.List("packed_q")[s];
+    params.Set("query_offset", std::move(offsets));
+  }
   Mistake& mistake = subject.Add(
       "causal mask aligned at the last query and key instead of the first",
       params);
@@ -294,6 +305,47 @@ void TakeOtherKeyLengths(Subject& subject) {
   Mistake& mistake = subject.Add("key_lengths of another batch item", params);
   mistake.remedy = "batch items with different key lengths";
   mistake.hidden_by_shapes = true;
+}
+
+// Sees other sequences, or reads lengths and positions of other ones.
+void MistakePacking(Subject& subject) {
+  const Params& right = subject.problem.params;
+  if (!right.Has("packed_q")) return;
+  const bool has_offsets =
+      right.Has("query_offset") &&
+      std::holds_alternative<IntegerList>(right.values().at("query_offset"));
+  Params params = right;
+  params.Erase("packed_q");
+  params.Erase("packed_k");
+  if (has_offsets) params.Erase("query_offset");
+  subject.Add("packed sequences that see their neighbours", params);
+  const auto rotate = [](const std::string& name, Params& from) {
+    IntegerList list = from.List(name);
+    std::ranges::rotate(list, list.begin() + 1);
+    from.Set(name, std::move(list));
+  };
+  params = right;
+  for (const char* name : {"packed_q", "packed_k"}) rotate(name, params);
+  subject.Add("lengths of the next packed sequence", params);
+  if (has_offsets) {
+    params = right;
+    rotate("query_offset", params);
+    subject.Add("query_offset of the next packed sequence", params);
+  }
+  params = right;
+  bool moved = false;
+  for (const char* name : {"packed_q", "packed_k"}) {
+    IntegerList list = params.List(name);
+    for (size_t s = 1; s < list.size(); ++s) {
+      if (list[s] == 0) continue;
+      ++list[s - 1];
+      --list[s];
+      moved = true;
+      break;
+    }
+    params.Set(name, std::move(list));
+  }
+  if (moved) subject.Add("a boundary of packed sequences one late", params);
 }
 
 // Misplaces the eps of out = numerator / (normaliser + eps).

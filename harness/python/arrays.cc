@@ -10,6 +10,12 @@ namespace nb = nanobind;
 namespace subquad {
 namespace {
 
+bool IsBoolean(const ReadOnlyArray& array) {
+  return array.dtype().code ==
+             static_cast<uint8_t>(nb::dlpack::dtype_code::Bool) &&
+         array.itemsize() == 1;
+}
+
 Scalar ScalarOfArray(const std::string& name, const ReadOnlyArray& array,
                      const std::string& said) {
   if (!said.empty()) {
@@ -112,7 +118,10 @@ std::vector<GivenArray> ArraysOf(nb::list tensors,
                          "another object");
     GivenArray given;
     given.name = name;
-    given.scalar = ScalarOfArray(name, array, nb::cast<std::string>(entry[2]));
+    given.is_boolean = IsBoolean(array);
+    if (!given.is_boolean)
+      given.scalar =
+          ScalarOfArray(name, array, nb::cast<std::string>(entry[2]));
     for (size_t axis = 0; axis < array.ndim(); ++axis)
       given.shape.push_back(static_cast<int64_t>(array.shape(axis)));
     if (given.shape.empty() || given.shape.size() > 5 ||
@@ -160,6 +169,17 @@ nb::object NumPyOwning(char* data, const Shape& shape, Scalar scalar) {
     default:
       return make(nb::dtype<uint16_t>());
   }
+}
+
+nb::object BooleansOf(const std::vector<double>& values, const Shape& shape) {
+  auto* data = new char[values.size()];
+  std::ranges::transform(values, data, [](double x) { return x != 0; });
+  nb::capsule owner(
+      data, [](void* memory) noexcept { delete[] static_cast<char*>(memory); });
+  const std::vector<size_t> axes(shape.begin(), shape.end());
+  return nb::ndarray<nb::numpy>(data, axes.size(), axes.data(), owner, nullptr,
+                                nb::dtype<bool>())
+      .cast();
 }
 
 nb::object NumPyOf(const std::vector<double>& values, const Shape& shape,

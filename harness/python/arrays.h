@@ -15,7 +15,7 @@ namespace subquad {
 // Reads [(name, array, scalar type or ""), ..]: contiguous row-major arrays on
 // the CPU, by DLPack or the buffer protocol. The scalar type is given if the
 // array's own type does not determine it (bfloat16 as uint16). `kept` keeps the
-// arrays alive; nothing is copied.
+// arrays alive; nothing is copied. Booleans need no scalar type.
 using ReadOnlyArray =
     nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::device::cpu>;
 std::vector<GivenArray> ArraysOf(nanobind::list tensors,
@@ -30,6 +30,8 @@ nanobind::object ToPython(const Params& params);
 // as uint16, which the package then views as their own type.
 nanobind::object NumPyOf(const std::vector<double>& values, const Shape& shape,
                          Scalar scalar);
+nanobind::object BooleansOf(const std::vector<double>& values,
+                            const Shape& shape);
 // Returns a NumPy array that takes ownership of memory allocated by new char[].
 nanobind::object NumPyOwning(char* data, const Shape& shape, Scalar scalar);
 

@@ -23,7 +23,7 @@ namespace {
 struct DrawnProblem {
   std::string op, scalar;
   nb::object params;
-  nb::dict tensors;  // name: NumPy array; 16-bit types as uint16
+  nb::dict tensors;  // name: NumPy array; 16-bit types as uint16, masks as bool
   nb::dict outputs;  // name: shape
   bool backward = false;
 };
@@ -60,9 +60,13 @@ DrawnProblem DrawProblem(const Case& test_case) {
                      .params = ToPython(problem.params),
                      .outputs = OutputShapes(problem),
                      .backward = test_case.backward};
-  for (const Tensor& tensor : inputs.tensors)
+  for (size_t i = 0; i < inputs.tensors.size(); ++i) {
+    const Tensor& tensor = inputs.tensors[i];
     drawn.tensors[tensor.name.c_str()] =
-        NumPyOf(tensor.values, tensor.shape, test_case.scalar);
+        problem.inputs[i].zero_or_one
+            ? BooleansOf(tensor.values, tensor.shape)
+            : NumPyOf(tensor.values, tensor.shape, test_case.scalar);
+  }
   return drawn;
 }
 

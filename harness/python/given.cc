@@ -18,7 +18,10 @@ namespace {
 std::vector<double> NumbersOf(const GivenArray& array) {
   std::vector<double> values(static_cast<size_t>(ElementCount(array.shape)));
   for (size_t i = 0; i < values.size(); ++i)
-    values[i] = ElementAt(array.scalar, array.data, static_cast<int64_t>(i));
+    values[i] =
+        array.is_boolean
+            ? static_cast<const unsigned char*>(array.data)[i]
+            : ElementAt(array.scalar, array.data, static_cast<int64_t>(i));
   return values;
 }
 
@@ -150,11 +153,16 @@ Inputs RoundedInputs(const CaseFolder& folder, Scalar scalar) {
 
 }  // namespace
 
+void CheckType(const TensorRule& rule, const GivenArray& array) {
+  if (array.is_boolean && !rule.zero_or_one)
+    throw InvalidInput(array.name, "an array of floats", "booleans");
+}
+
 CaseFolder MakeGivenCase(const std::string& op, const Params& params,
                          const std::vector<GivenArray>& inputs,
                          const std::vector<GivenArray>& expected,
                          double expected_error,
-                         std::vector<std::string> wanted) {
+                         const std::vector<std::string>& wanted) {
   if (!(expected_error >= 0) || !(expected_error < 1))
     throw InvalidInput("expected_error", "a number from 0 to below 1",
                        std::to_string(expected_error));
@@ -169,21 +177,21 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
   }
   CheckInputNames(*folder.op, params, names);
   const bool backward = std::ranges::find(names, "grad") != names.end();
-  const std::vector<TensorRule> outputs =
-      folder.op->SignatureFor(params, backward).outputs;
-  for (const TensorRule& rule : outputs)
-    if (rule.optional && std::ranges::find(expected, rule.name,
-                                           &GivenArray::name) != expected.end())
-      wanted.push_back(rule.name);
+  std::vector<std::string> outputs = OptionalOutputs(
+      folder.op->SignatureFor(params, backward), [&](const std::string& name) {
+        return std::ranges::count(expected, name, &GivenArray::name) > 0;
+      });
+  outputs.insert(outputs.end(), wanted.begin(), wanted.end());
   folder.problem =
-      ResolveProblem(*folder.op, params, Scalar::kFloat64, shapes, {}, wanted);
+      ResolveProblem(*folder.op, params, Scalar::kFloat64, shapes, {}, outputs);
   for (size_t i = 0; i < folder.problem.inputs.size(); ++i) {
     const TensorRule& rule = folder.problem.inputs[i];
     const GivenArray& array =
         *std::ranges::find(inputs, rule.name, &GivenArray::name);
+    CheckType(rule, array);
     Tensor tensor{rule.name, array.shape, folder.problem.InputSlices(i),
                   NumbersOf(array), array.scalar};
-    CheckFinite(rule, tensor);
+    CheckNumbersOf(rule, tensor);
     folder.inputs.tensors.push_back(std::move(tensor));
     folder.has_float32 = folder.has_float32 || array.scalar == Scalar::kFloat32;
   }
@@ -356,14 +364,12 @@ std::vector<double> DefinitionRows(const CaseFolder& folder, size_t output,
 
 void WriteGivenCase(const std::string& folder, CaseFolder case_folder,
                     const std::string& source) {
-  for (const ExpectedTensor& tensor : case_folder.expected)
-    if (!std::ranges::all_of(tensor.values, [&](double x) {
-          return IsAllowed(case_folder.problem.outputs[static_cast<size_t>(
-                               case_folder.problem.OutputIndex(tensor.name))],
-                           x);
-        }))
-      throw InvalidInput("output " + tensor.name, "finite numbers",
-                         "NaN or infinity");
+  for (const ExpectedTensor& tensor : case_folder.expected) {
+    TensorRule rule = case_folder.problem.outputs[static_cast<size_t>(
+        case_folder.problem.OutputIndex(tensor.name))];
+    rule.name = "output " + tensor.name;
+    CheckNumbersOf(rule, {tensor.name, tensor.shape, {}, tensor.values});
+  }
   for (size_t o = 0; o < case_folder.problem.outputs.size(); ++o) {
     const std::string& name = case_folder.problem.outputs[o].name;
     if (FindExpected(case_folder, name)) continue;

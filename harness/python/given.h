@@ -21,7 +21,11 @@ struct GivenArray {
   Shape shape;
   Scalar scalar = Scalar::kFloat64;
   const void* data = nullptr;
+  bool is_boolean = false;  // the elements are bytes, 0 or 1, and not `scalar`
 };
+
+// Throws InvalidInput for booleans in place of numbers.
+void CheckType(const TensorRule& rule, const GivenArray& array);
 
 // Makes a case from these arrays. Throws InvalidInput for the same reasons as
 // ReadCaseFolder, except that expected tensors may contain NaN, since they are
@@ -31,7 +35,7 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
                          const std::vector<GivenArray>& inputs,
                          const std::vector<GivenArray>& expected,
                          double expected_error,
-                         std::vector<std::string> wanted = {});
+                         const std::vector<std::string>& wanted = {});
 
 // The element of an output with the largest error, and its values.
 struct WorstPlace {
@@ -86,7 +90,8 @@ std::vector<double> DefinitionRows(const CaseFolder& folder, size_t output,
                                    std::vector<int64_t> rows, Shape& shape);
 
 // Writes the case. Missing expected tensors are computed by the definition.
-// Throws InvalidInput if an expected value is not finite.
+// Throws InvalidInput if an expected value is NaN, or infinite where the rule
+// of its output does not allow that.
 void WriteGivenCase(const std::string& folder, CaseFolder case_folder,
                     const std::string& source);
 

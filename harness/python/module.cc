@@ -59,9 +59,13 @@ nb::dict LoadCase(const std::string& folder) {
   const CaseFolder case_folder =
       WithoutGil([&] { return ReadCaseFolder(folder); });
   nb::dict inputs, expected, dict;
-  for (const Tensor& tensor : case_folder.inputs.tensors)
+  for (size_t i = 0; i < case_folder.inputs.tensors.size(); ++i) {
+    const Tensor& tensor = case_folder.inputs.tensors[i];
     inputs[tensor.name.c_str()] =
-        NumPyOf(tensor.values, tensor.shape, Scalar::kFloat64);
+        case_folder.problem.inputs[i].zero_or_one
+            ? BooleansOf(tensor.values, tensor.shape)
+            : NumPyOf(tensor.values, tensor.shape, Scalar::kFloat64);
+  }
   for (const ExpectedTensor& tensor : case_folder.expected)
     expected[tensor.name.c_str()] =
         NumPyOf(tensor.values, tensor.shape,

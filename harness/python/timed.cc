@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
+
+#include "harness/judging/comparison.h"
 
 namespace subquad {
 namespace {
@@ -32,18 +35,22 @@ ReadyProgram::ReadyProgram(const std::string& op, const Params& params,
   const Operator& definition = FindOperator(op);
   std::vector<GivenShape> shapes;
   std::vector<std::string> names;
+  std::optional<Scalar> scalar;
   for (const GivenArray& array : inputs) {
     names.push_back(array.name);
     shapes.push_back({array.name, array.shape});
-    if (array.scalar != inputs.front().scalar)
+    if (array.is_boolean) continue;
+    if (!scalar) scalar = array.scalar;
+    if (array.scalar != *scalar)
       throw InvalidInput(array.name,
                          "the scalar type of the other tensors, " +
-                             std::string(Info(inputs.front().scalar).name),
+                             std::string(Info(*scalar).name),
                          std::string(Info(array.scalar).name));
   }
   CheckInputNames(definition, params, names);
-  problem_ = ResolveProblem(definition, params, inputs.front().scalar, shapes,
-                            {}, wanted);
+  problem_ =
+      ResolveProblem(definition, params, scalar.value_or(Scalar::kFloat32),
+                     shapes, {}, wanted);
   implementation_ = &Choose(op, implementation, problem_);
   if (const std::string why = WhyNot(*implementation_, problem_); !why.empty())
     throw InvalidInput("implementation " + implementation_->id + ": " + why);
@@ -51,10 +58,20 @@ ReadyProgram::ReadyProgram(const std::string& op, const Params& params,
   for (size_t i = 0; i < problem_.inputs.size(); ++i) {
     const GivenArray& array =
         *std::ranges::find(inputs, problem_.inputs[i].name, &GivenArray::name);
+    CheckType(problem_.inputs[i], array);
+    const int64_t count = ElementCount(array.shape);
     // Implementations only read their inputs (In<T> returns them const).
+    void* data = const_cast<void*>(array.data);
+    if (array.is_boolean) {
+      converted_.emplace_back(
+          new char[static_cast<size_t>(count * Info(problem_.scalar).bytes)]);
+      for (size_t x = 0; x < static_cast<size_t>(count); ++x)
+        StoreAt(problem_.scalar, static_cast<const unsigned char*>(data)[x],
+                converted_.back().get(), x);
+      data = converted_.back().get();
+    }
     arrays.inputs.push_back(
-        {array.name, array.scalar, const_cast<void*>(array.data),
-         problem_.InputSlices(i), ElementCount(array.shape)});
+        {array.name, problem_.scalar, data, problem_.InputSlices(i), count});
   }
   for (size_t i = 0; i < problem_.outputs.size(); ++i) {
     const int64_t count = ElementCount(problem_.OutputShape(i));

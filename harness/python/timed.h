@@ -36,6 +36,7 @@ class ReadyProgram {
  private:
   Problem problem_;
   const Implementation* implementation_ = nullptr;
+  std::vector<std::unique_ptr<char[]>> converted_;  // from booleans
   std::vector<std::unique_ptr<char[]>> outputs_;
   std::unique_ptr<Prepared> prepared_;
 };

@@ -195,7 +195,9 @@ ListedParam ListParam(const Operator& op, const Decisions& all,
                     .required = rule.required && !may_be_left_out,
                     .meaning = rule.meaning,
                     .choices = rule.choices,
-                    .default_value = rule.default_value};
+                    .default_value = rule.default_value,
+                    .of_input = rule.of_input};
+  if (rule.may_be_list) entry.may_be_list = true;
   if (rule.type == ParamType::kInteger || rule.type == ParamType::kList ||
       rule.type == ParamType::kTable) {
     entry.min = rule.min;
@@ -218,6 +220,8 @@ ListedTensor ListInput(const TensorRule& rule) {
   ListedTensor entry{rule.name, rule.shape, ListedInput(), {}};
   entry.input->required = !rule.optional && rule.name != "grad";
   entry.input->minus_infinity = rule.may_be_minus_infinity;
+  entry.input->zero_or_one = rule.zero_or_one;
+  entry.input->per_pair = rule.per_pair;
   for (const OffsetAxis& axis : rule.offset_axes)
     entry.input->first_offsets.push_back(axis.first);
   return entry;
@@ -298,6 +302,7 @@ OperatorListing ListOperator(const Operator& op) {
                       rule.meaning,
                       rule.min,
                       {rule.follows_n, rule.default_value},
+                      rule.of_input,
                       {}});
     return list;
   });
@@ -343,6 +348,8 @@ void VisitFields(T& param, Fields&& fields) {
   fields("choices", param.choices, Empty::kOmitted);
   fields("generated", param.generated, Empty::kOmitted);
   fields("default", param.default_value, Empty::kOmitted);
+  fields("of_input", param.of_input, Empty::kOmitted);
+  fields("may_be_list", param.may_be_list, Empty::kOmitted);
   fields("together_with", param.together_with, Empty::kOmitted);
   fields("when", param.when, Empty::kValue);
 }
@@ -353,6 +360,7 @@ void VisitFields(T& size, Fields&& fields) {
   fields("meaning", size.meaning, Empty::kValue);
   fields("min", size.min, Empty::kValue);
   fields("generated", size.generated, Empty::kValue);
+  fields("of_input", size.of_input, Empty::kOmitted);
   fields("when", size.when, Empty::kValue);
 }
 
@@ -360,6 +368,8 @@ template <FieldsOf<ListedInput> T, typename Fields>
 void VisitFields(T& input, Fields&& fields) {
   fields("required", input.required, Empty::kValue);
   fields("minus_infinity", input.minus_infinity, Empty::kValue);
+  fields("zero_or_one", input.zero_or_one, Empty::kValue);
+  fields("per_pair", input.per_pair, Empty::kValue);
   fields("first_offsets", input.first_offsets, Empty::kValue);
 }
 

@@ -27,8 +27,10 @@ struct ListedParam {
   std::optional<int64_t> min, max;
   std::optional<int64_t> above;  // exclusive lower limit of a number
   std::vector<std::string> choices;
-  std::string generated;      // the choice that generated cases make
-  std::string default_value;  // may be a formula: "1/sqrt(d)"
+  std::string generated;            // the choice that generated cases make
+  std::string default_value;        // may be a formula: "1/sqrt(d)"
+  std::string of_input;             // the optional input that it describes
+  std::optional<bool> may_be_list;  // true or nothing: of an integer
   std::vector<std::string> together_with;
   Conditions when;
 
@@ -48,6 +50,7 @@ struct ListedSize {
   std::string name, meaning;
   int64_t min = 1;
   GeneratedSize generated;
+  std::string of_input;  // the optional input that alone has it; empty: none
   Conditions when;
 
   bool operator==(const ListedSize&) const = default;
@@ -56,6 +59,9 @@ struct ListedSize {
 // Properties of inputs and of optional outputs.
 struct ListedInput {
   bool required = true, minus_infinity = false;
+  // The numbers are 0 or 1, or booleans; an extent of 1 in place of either is
+  // shared.
+  bool zero_or_one = false, per_pair = false;
   std::vector<std::string> first_offsets;  // by axis that runs over offsets
 
   bool operator==(const ListedInput&) const = default;

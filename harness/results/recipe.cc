@@ -31,7 +31,7 @@ const Settings& Defaults() {
       {"d", "64"},           {"e", "64"},       {"heads", "1"},
       {"batch", "1"},        {"causal", "0"},   {"backward", "0"},
       {"normalize", "0"},    {"per_head", "0"}, {"leading", ""},
-      {"with", ""}};
+      {"shared", ""},        {"with", ""}};
   return defaults;
 }
 

@@ -181,6 +181,8 @@ Named<Setting> ParamsOf(const Case& test_case, const Problem& problem) {
   if (test_case.leading.per_head) add("per_head", true);
   if (!test_case.leading.own.empty())
     add("leading", LeadingText(test_case.leading.own));
+  if (!test_case.leading.shared.empty())
+    add("shared", SharedText(test_case.leading.shared));
   if (test_case.omega != "gaussian") add("omega", test_case.omega);
   return params;
 }

@@ -11,7 +11,9 @@
 //   then, once all rows are there:
 //     gradient.Values(first key, keys, first query, g, grad_v);
 //     gradient.ScoreColumns(..), transposed, times queries, for the keys
-//     gradient.Diagonals(pool, grad_bias);
+//     gradient.Diagonals(pool, offsets, queries, grad_bias);
+//
+// With keys from `begin` on, columns before them count as hidden.
 //
 // Keys that a query does not see have weights and gradients of zero. Every sum
 // is split into fixed pieces, so that threads change no bit.
@@ -19,6 +21,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "optimized/base/buffer.h"
 #include "optimized/base/product.h"
@@ -40,14 +43,19 @@ class DenseGradient {
 
   T* Weights(int64_t i) const { return weights_.data() + i * n_k_; }
 
-  // Returns rows of dS: [rows, keys] from query `first` and the first key on.
-  auto ScoreRows(int64_t first, int64_t rows, int64_t keys) const {
-    return RowsOf(scores_.data() + first * n_k_, rows, keys, n_k_);
+  // Returns rows of dS: [rows, keys] from query `first` and key `key` on.
+  auto ScoreRows(int64_t first, int64_t rows, int64_t keys,
+                 int64_t key = 0) const {
+    return RowsOf(scores_.data() + first * n_k_ + key, rows, keys, n_k_);
   }
   // Returns columns of dS: [queries from `first` on, keys] from key `key` on.
   auto ScoreColumns(int64_t first, int64_t key, int64_t keys) const {
-    return RowsOf(scores_.data() + first * n_k_ + key, n_q_ - first, keys,
-                  n_k_);
+    return ScoreColumns(first, key, keys, n_q_);
+  }
+  // Those of queries before `end` only.
+  auto ScoreColumns(int64_t first, int64_t key, int64_t keys,
+                    int64_t end) const {
+    return RowsOf(scores_.data() + first * n_k_ + key, end - first, keys, n_k_);
   }
 
   // Turns the scores of query i and of the keys [first, visible), plus the bias
@@ -64,22 +72,25 @@ class DenseGradient {
     std::fill(row + visible, row + n_k_, T{0});
   }
 
-  // Computes dS of rows [first, first + rows) that see keys before `keys`,
+  // Computes dS of rows [first, first + rows) that see keys [begin, keys),
   // whose weights are complete; g [n_q, e] and v [n_k, e] are those of the
   // head, and so are the incoming gradients of the logarithms of the sums of
   // the weights, `grad_lse` [n_q], which may be null.
   void Scores(int64_t first, int64_t rows, int64_t keys, const T* g, const T* v,
-              const T* grad_lse = nullptr) const {
-    auto scores = RowsOf(scores_.data() + first * n_k_, rows, keys, n_k_);
-    Multiply(T{1}, Rows(g, first, rows), Rows(v, 0, keys).transpose(), scores);
+              const T* grad_lse = nullptr, int64_t begin = 0) const {
+    auto scores = ScoreRows(first, rows, keys - begin, begin);
+    Multiply(T{1}, Rows(g, first, rows),
+             Rows(v, begin, keys - begin).transpose(), scores);
     for (int64_t i = first; i < first + rows; ++i) {
       const T* const weight = Weights(i);
       T* const row = scores_.data() + i * n_k_;
       T& dot = dots_[i];
       dot = 0;
-      for (int64_t j = 0; j < keys; ++j) dot += weight[j] * row[j];
+      for (int64_t j = begin; j < keys; ++j) dot += weight[j] * row[j];
       if (grad_lse) dot -= grad_lse[i];
-      for (int64_t j = 0; j < keys; ++j) row[j] = weight[j] * (row[j] - dot);
+      for (int64_t j = begin; j < keys; ++j)
+        row[j] = weight[j] * (row[j] - dot);
+      std::fill(row, row + begin, T{0});
       std::fill(row + keys, row + n_k_, T{0});
     }
   }
@@ -88,29 +99,37 @@ class DenseGradient {
   T Dot(int64_t i) const { return dots_[i]; }
 
   // Computes rows [key, key + keys) of grad_v, from the queries from `first`
-  // on.
+  // on, or from those before `end`.
   void Values(int64_t key, int64_t keys, int64_t first, const T* g,
               T* grad_v) const {
+    Values(key, keys, first, g, grad_v, n_q_);
+  }
+  void Values(int64_t key, int64_t keys, int64_t first, const T* g, T* grad_v,
+              int64_t end) const {
     const auto weights =
-        RowsOf(weights_.data() + first * n_k_ + key, n_q_ - first, keys, n_k_);
+        RowsOf(weights_.data() + first * n_k_ + key, end - first, keys, n_k_);
     auto out = RowsOf(grad_v + key * e_, keys, e_);
-    Multiply(T{1}, weights.transpose(), Rows(g, first, n_q_ - first), out);
+    Multiply(T{1}, weights.transpose(), Rows(g, first, end - first), out);
   }
 
-  // Computes out[j - i + n_q - 1] = sum of dS_ij, for all n_q + n_k - 1
-  // offsets.
-  void Diagonals(ThreadPool& pool, T* out) const {
+  // The keys [first, end) of a query, whose scores belong to the entries
+  // first + shift, .. of a vector by offset.
+  struct Diagonal {
+    int64_t first, end, shift;
+  };
+  // Computes out[j + shift] = sum of dS_ij over the keys of each query.
+  void Diagonals(ThreadPool& pool, int64_t offsets,
+                 const std::vector<Diagonal>& queries, T* out) const {
     constexpr int64_t kPiece = 512;
-    const int64_t offsets = n_q_ + n_k_ - 1;
     pool.For((offsets + kPiece - 1) / kPiece, [&](int64_t piece, int) {
       const int64_t begin = piece * kPiece;
       const int64_t end = std::min(begin + kPiece, offsets);
       std::fill(out + begin, out + end, T{0});
       for (int64_t i = 0; i < n_q_; ++i) {
-        const int64_t shift = n_q_ - 1 - i;
+        const auto& [first, after, shift] = queries[static_cast<size_t>(i)];
         const T* const row = scores_.data() + i * n_k_;
-        const int64_t last = std::min(n_k_, end - shift);
-        for (int64_t j = std::max<int64_t>(0, begin - shift); j < last; ++j)
+        const int64_t last = std::min(after, end - shift);
+        for (int64_t j = std::max(first, begin - shift); j < last; ++j)
           out[j + shift] += row[j];
       }
     });

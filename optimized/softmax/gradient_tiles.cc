@@ -219,13 +219,18 @@ T GradientBlock<T>::SinkGradient(T sink) const {
 
 template <typename T>
 void GradientBlock<T>::Accumulate(const T* k, const T* v, T* grad_k, T* grad_v,
-                                  T* diagonals) {
+                                  const ScoreSums& sums) {
   using namespace softmax_tiles;  // NOLINT: the kernels
   const softmax_tiles::Tile<T>& tile = scores_.tile_;
   Weigh(tile);
   AddProduct(tile.score, tile.keys, tile.rows, tile_.grad_rows, tile.e, grad_v);
   ScoreGradients(tile, tile_, v);
-  if (diagonals) AddDiagonals(tile, tile_, diagonals);
+  if (sums.diagonals) AddDiagonals(tile, tile_, sums.diagonals);
+  if (sums.pairs)
+    for (int64_t i = 0; i < tile.rows; ++i)
+      for (int64_t j = 0; j < tile.keys; ++j)
+        sums.pairs[sums.places.At(i, j)] +=
+            tile_.score[j * kBlockQueries<T> + i];
   if (caps_)
     for (int64_t x = 0; x < tile.keys * kBlockQueries<T>; ++x)
       tile_.score[x] *= tile_.slope[x];

@@ -19,7 +19,7 @@
 //                  block.scores().Accumulate(v, e);
 //   block.Turn();
 //   for each tile: the same scores;
-//                  block.Accumulate(k, v, grad_k, grad_v, diagonals);
+//                  block.Accumulate(k, v, grad_k, grad_v, sums);
 //   block.End(grad_q);
 //
 // The gradient of a bias by offset is the sum of the diagonals: those of a tile
@@ -82,10 +82,17 @@ class GradientBlock {
   // Returns the gradient of the sink from the queries of this block, after
   // Turn.
   T SinkGradient(T sink) const;
-  // Uses the scores of a tile to add to its rows of grad_k and grad_v and, if
-  // it is not null, to diagonals[j - i] for query i of the block and key j of
-  // the tile.
-  void Accumulate(const T* k, const T* v, T* grad_k, T* grad_v, T* diagonals);
+  // Where to add the gradients of the scores of query i of the block and key j
+  // of the tile, unless it is null.
+  struct ScoreSums {
+    T* diagonals = nullptr;  // to diagonals[j - i]
+    T* pairs = nullptr;      // to pairs[places.At(i, j)]
+    PairPlaces places = {};
+  };
+  // Uses the scores of a tile to add to its rows of grad_k and grad_v and to
+  // these sums.
+  void Accumulate(const T* k, const T* v, T* grad_k, T* grad_v,
+                  const ScoreSums& sums);
   void End(T* grad_q, T scale);
 
  private:

@@ -344,6 +344,21 @@ void SoftmaxBlock<T>::AddBias(const T* bias) {
 }
 
 template <typename T>
+void SoftmaxBlock<T>::AddPairs(const T* bias, const PairPlaces& places) {
+  for (int64_t i = 0; i < tile_.rows; ++i)
+    for (int64_t j = 0; j < tile_.keys; ++j)
+      Score(i, j) += bias[places.At(i, j)];
+}
+
+template <typename T>
+void SoftmaxBlock<T>::HidePairs(const T* mask, const PairPlaces& places) {
+  for (int64_t i = 0; i < tile_.rows; ++i)
+    for (int64_t j = 0; j < tile_.keys; ++j)
+      if (mask[places.At(i, j)] == 0)
+        Score(i, j) = -std::numeric_limits<T>::infinity();
+}
+
+template <typename T>
 void SoftmaxBlock<T>::AddBand(const T* table, int64_t stride) {
   softmax_tiles::AddBand(tile_, table, stride);
 }

@@ -13,8 +13,9 @@
 //   block.Begin(q, d, rows, scale);        // rows <= kBlockQueries<T>
 //   for each tile of at most kTileKeys keys:
 //     block.Scores(k, d, keys);            // scale q.k
-//     block.Cap(..), block.AddBias(..), block.AddBand(..), block.HideAfter(..),
-//         or edits of block.Score(i, j)
+//     block.Cap(..), block.AddBias(..), block.AddPairs(..),
+//         block.AddBand(..), block.HideAfter(..), block.HidePairs(..), or edits
+//         of block.Score(i, j)
 //     block.Accumulate(v, e);
 //   block.End(out, e);
 //
@@ -26,6 +27,7 @@
 #include <cstdint>
 
 #include "optimized/base/buffer.h"
+#include "reference/contract/pair_places.h"
 
 namespace subquad {
 
@@ -89,6 +91,11 @@ class SoftmaxBlock {
   void Cap(T cap, T* slopes = nullptr);
   // Computes Score(i, j) += bias[j - i], read for the block's own queries only.
   void AddBias(const T* bias);
+  // Computes Score(i, j) += bias[i * places.query + j * places.key].
+  void AddPairs(const T* bias, const PairPlaces& places);
+  // Hides key j from query i where mask[i * places.query + j * places.key] is
+  // zero.
+  void HidePairs(const T* mask, const PairPlaces& places);
   // Computes Score(i, j) += sum_x r[i][x] table[x stride + i - j], read for
   // whole vectors of queries and for all keys of the tile.
   void AddBand(const T* table, int64_t stride);

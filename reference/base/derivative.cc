@@ -25,12 +25,7 @@ struct OutputRow {
 };
 
 int64_t WidthOf(const Problem& problem, size_t output) {
-  const Shape shape = problem.OutputShape(output);
-  int64_t width = 1;
-  for (size_t axis = problem.output_leading[output].size() + 1;
-       axis < shape.size(); ++axis)
-    width *= shape[axis];
-  return width;
+  return LayoutOf(problem, static_cast<int>(output)).width;
 }
 
 // Returns the rows whose cotangent is not zero.

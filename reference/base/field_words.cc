@@ -19,10 +19,13 @@ const Advice kAdvice[] = {
       "memory_efficient_attention"},
      "the operator is softmax_attention, with leading axes for batch and heads "
      "(k and v may have fewer heads)"},
-    {{"attn_mask", "attention_mask", "mask", "score_mod", "mask_mod",
-      "block_mask", "key_padding_mask", "attn_bias"},
-     "masks and biases as tensors [n_q, n_k] are not covered; use causal, "
-     "key_lengths, a bias indexed by offset, or a pattern of sparse_attention"},
+    {{"attn_mask", "attention_mask", "mask", "key_padding_mask", "attn_bias",
+      "pair_bias", "score_mod", "mask_mod"},
+     "the inputs are mask (1: the query sees the key) and pair_bias, of "
+     "softmax_attention, [.., n_q, n_k] or with 1 for n_q or n_k"},
+    {{"block_mask"},
+     "masks of blocks are not covered; expand them to the mask [.., n_q, n_k] "
+     "of softmax_attention, or use a pattern of sparse_attention"},
     {{"is_causal", "causal_mask"}, "the parameter is causal"},
     {{"softcap", "logits_soft_cap", "attn_logit_softcapping", "logit_cap"},
      "the parameter is softcap, of softmax_attention"},
@@ -30,8 +33,8 @@ const Advice kAdvice[] = {
      "the input is sinks, of softmax_attention: one logit for each head"},
     {{"cu_seqlens", "cu_seqlens_q", "cu_seqlens_k", "seqlens", "qo_indptr",
       "max_seqlen", "document_ids"},
-     "packed sequences are not covered; check each sequence by itself, or a "
-     "padded batch with key_lengths"},
+     "the parameters are packed_q and packed_k, of softmax_attention: the "
+     "lengths of the sequences, which are the differences of cu_seqlens"},
     {{"block_table", "block_tables", "page_table", "paged", "kv_indptr",
       "kv_indices", "cache_seqlens"},
      "paged caches are not covered; gather the pages into k and v first"},

@@ -106,7 +106,7 @@ int64_t Least(const std::vector<SizeRule>& sizes, const std::string& name) {
 
 // Replaces extents of which a tensor has only one entry.
 void ShareExtents(const Shape& shape, TensorRule& rule) {
-  if (!rule.may_be_shared) return;
+  if (!rule.per_pair) return;
   const size_t leading = shape.size() - rule.shape.size();
   for (size_t axis = 0; axis < rule.shape.size(); ++axis)
     if (shape[leading + axis] == 1) rule.shape[axis] = "1";
@@ -245,16 +245,38 @@ void CheckInputNames(const Operator& op, Params params,
   CheckNames(op.SignatureFor(params, IsBackward(names)), names);
 }
 
+namespace {
+
+// Sets flags that are on by default or the opposite of another one. Throws
+// InvalidInput for a parameter of an input that is not there.
+void FillInFlags(const std::vector<ParamRule>& rules,
+                 const std::vector<std::string>& inputs, Params& params) {
+  for (const ParamRule& rule : rules) {
+    const bool has_input =
+        rule.of_input.empty() || std::ranges::count(inputs, rule.of_input) > 0;
+    if (params.Has(rule.name)) {
+      if (!has_input)
+        throw InvalidInput(
+            "parameter " + rule.name,
+            "the input " + rule.of_input + ", which it describes", "none");
+    } else if (has_input && rule.IsOnByDefault()) {
+      params.Set(rule.name, true);
+    } else if (has_input && !rule.opposite_of.empty()) {
+      params.Set(rule.name, !params.Flag(rule.opposite_of));
+    }
+  }
+}
+
+}  // namespace
+
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& shapes,
                        const Shape& at_least,
                        const std::vector<std::string>& wanted) {
   CheckParams(op.ParamRules(params), params);
-  for (const ParamRule& rule : op.ParamRules(params))
-    if (rule.default_value == "true" && !params.Has(rule.name))
-      params.Set(rule.name, true);
   std::vector<std::string> names;
   for (const GivenShape& tensor : shapes) names.push_back(tensor.name);
+  FillInFlags(op.ParamRules(params), names, params);
   Problem problem;
   problem.op = &op;
   problem.scalar = scalar;
@@ -295,6 +317,15 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   return problem;
 }
 
+std::vector<std::string> OptionalOutputs(
+    const Signature& signature,
+    const std::function<bool(const std::string&)>& is_wanted) {
+  std::vector<std::string> names;
+  for (const TensorRule& rule : signature.outputs)
+    if (rule.optional && is_wanted(rule.name)) names.push_back(rule.name);
+  return names;
+}
+
 std::vector<std::string> WantedOutputs(const Problem& problem) {
   std::vector<std::string> wanted;
   for (const TensorRule& rule : problem.outputs)
@@ -312,6 +343,18 @@ Shape LeadingAxes::Of(const TensorRule& rule) const {
   return rule.shape.empty() ? Shape{1} : Shape{};
 }
 
+TensorRule LeadingAxes::WithShared(TensorRule rule) const {
+  const auto found = shared.find(rule.name);
+  if (found == shared.end()) return rule;
+  if (!rule.per_pair)
+    throw InvalidInput("shared axes of " + rule.name,
+                       "a tensor with an entry for each query and key",
+                       Symbols(rule, 0));
+  if (found->second.queries) rule.shape[0] = "1";
+  if (found->second.keys) rule.shape[1] = "1";
+  return rule;
+}
+
 Problem MakeProblem(const Operator& op, Params params, bool backward,
                     Scalar scalar, const Dims& sizes,
                     const LeadingAxes& leading,
@@ -323,6 +366,8 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
   AddParamsToDims(params, dims);
   std::set<std::string> known;
   for (const SizeRule& rule : signature.sizes) {
+    if (!rule.of_input.empty() && std::ranges::count(with, rule.of_input) == 0)
+      continue;
     known.insert(rule.name);
     auto it = sizes.find(rule.name);
     if (it == sizes.end())
@@ -345,16 +390,21 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
       if (it == unused.end()) continue;
       unused.erase(it);
     }
-    shapes.push_back({rule.name, ShapeOf(rule, dims, leading.Of(rule))});
+    shapes.push_back(
+        {rule.name, ShapeOf(leading.WithShared(rule), dims, leading.Of(rule))});
   }
   std::vector<std::string> wanted;
   for (const TensorRule& rule : signature.outputs)
     if (rule.optional && std::erase(unused, rule.name) > 0)
       wanted.push_back(rule.name);
-  for (const auto& [name, axes] : leading.own)
+  const auto check_has = [&](const char* axes, const std::string& name) {
     if (std::ranges::find(shapes, name, &GivenShape::name) == shapes.end())
-      throw InvalidInput("leading axes of " + name, "an input of this case",
-                         "none");
+      throw InvalidInput(axes + name, "an input of this case", "none");
+  };
+  for (const auto& [name, axes] : leading.own)
+    check_has("leading axes of ", name);
+  for (const auto& [name, axes] : leading.shared)
+    check_has("shared axes of ", name);
   if (!unused.empty()) {
     std::vector<std::string> optional;
     for (const auto& rules : {signature.inputs, signature.outputs})

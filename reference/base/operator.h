@@ -2,6 +2,7 @@
 // program that computes any row of it directly from the definition.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -129,21 +130,33 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
 // Names the optional outputs of a problem, for another one with the same
 // outputs.
 std::vector<std::string> WantedOutputs(const Problem& problem);
+// Names the optional outputs among those for which `is_wanted` is true.
+std::vector<std::string> OptionalOutputs(
+    const Signature& signature,
+    const std::function<bool(const std::string&)>& is_wanted);
 
 // Checks what needs no tensors: throws InvalidInput if a parameter is invalid,
 // or if an input is missing, given twice or not accepted with these parameters.
 void CheckInputNames(const Operator& op, Params params,
                      const std::vector<std::string>& names);
 
-// Leading axes of a generated case.
+// The leading axes of a generated case's tensors, and other axes that they
+// share.
 struct LeadingAxes {
   int64_t batch = 0;      // 0: no such axis
   int64_t heads = 0;      // 0: no such axis
   bool per_head = false;  // parameters have shape [heads, ..], too
   // Tensors with different leading axes: [], [h] or [b, h].
   std::map<std::string, Shape> own;
+  // Tensors with an entry for each pair that all queries, or all keys, share.
+  struct Shared {
+    bool queries = false, keys = false;
+  };
+  std::map<std::string, Shared> shared;
 
   Shape Of(const TensorRule& rule) const;
+  // Returns the rule with an extent of 1 for those that are shared.
+  TensorRule WithShared(TensorRule rule) const;
 };
 
 // Makes the problem of a generated case from its sizes. `with` names the

@@ -57,6 +57,7 @@ std::string Expected(const ParamRule& rule) {
   if (rule.type == ParamType::kNumber)
     return TypeName(rule.type) +
            (rule.may_be_zero ? " of at least 0" : " greater than 0");
+  if (rule.may_be_list) return TypeName(rule.type) + " or a list of integers";
   if (rule.type != ParamType::kText) return TypeName(rule.type);
   std::string choices;
   for (const std::string& choice : rule.choices)
@@ -80,6 +81,11 @@ void CheckValue(const ParamRule& rule, ParamValue& value) {
       if (!std::holds_alternative<bool>(value)) throw wrong_type();
       break;
     case ParamType::kInteger:
+      if (const IntegerList* list = std::get_if<IntegerList>(&value);
+          list && rule.may_be_list) {
+        for (int64_t entry : *list) CheckRange(rule, entry);
+        break;
+      }
       if (!std::holds_alternative<int64_t>(value)) throw wrong_type();
       CheckRange(rule, std::get<int64_t>(value));
       break;

@@ -85,6 +85,11 @@ struct ParamRule {
   std::string default_value = {};
   bool may_be_zero = false;  // for numbers
   bool counts_keys = false;  // or blocks of them: a window, a block, a stride
+  // The optional input that it describes, without which it has no meaning.
+  std::string of_input = {};
+  bool may_be_list = false;  // an integer, or one for each packed sequence
+  // A flag that is the opposite of this one if it is not given.
+  std::string opposite_of = {};
 
   bool IsOnByDefault() const { return default_value == "true"; }
 

@@ -79,6 +79,17 @@ Slices Problem::OutputSlices(size_t index) const {
   return SlicesFor(leading, output_leading[index]);
 }
 
+OutputLayout LayoutOf(const Problem& problem, int output) {
+  const auto index = static_cast<size_t>(output);
+  const Shape shape = problem.OutputShape(index);
+  const size_t first = problem.output_leading[index].size();
+  OutputLayout layout{problem.OutputSlices(index).count(),
+                      first < shape.size() ? shape[first] : 1, 1};
+  for (size_t axis = first + 1; axis < shape.size(); ++axis)
+    layout.width *= shape[axis];
+  return layout;
+}
+
 double TensorBytes(const Problem& problem) {
   double count = 0;
   for (size_t i = 0; i < problem.inputs.size(); ++i)
@@ -88,17 +99,20 @@ double TensorBytes(const Problem& problem) {
   return count * static_cast<double>(Info(problem.scalar).bytes);
 }
 
-void CheckFinite(const TensorRule& rule, const Tensor& tensor) {
+void CheckNumbersOf(const TensorRule& rule, const Tensor& tensor) {
   for (size_t i = 0; i < tensor.values.size(); ++i) {
     const double value = tensor.values[i];
-    if (std::isfinite(value)) continue;
+    if (rule.zero_or_one ? value == 0 || value == 1 : std::isfinite(value))
+      continue;
     if (rule.may_be_minus_infinity && std::isinf(value) && value < 0) continue;
     throw InvalidInput(rule.name,
-                       rule.may_be_minus_infinity ? "finite numbers or -inf"
-                                                  : "finite numbers",
-                       (std::isnan(value) ? std::string("NaN")
-                        : value > 0       ? std::string("infinity")
-                                          : std::string("-infinity")) +
+                       rule.zero_or_one             ? "numbers 0 and 1"
+                       : rule.may_be_minus_infinity ? "finite numbers or -inf"
+                                                    : "finite numbers",
+                       (std::isnan(value)      ? std::string("NaN")
+                        : std::isfinite(value) ? ToString(ParamValue(value))
+                        : value > 0            ? std::string("infinity")
+                                               : std::string("-infinity")) +
                            " at " + ToString(IndexIn(tensor.shape, i)));
   }
 }

@@ -92,9 +92,12 @@ struct TensorRule {
   // It is drawn once or lists indices, and is never trained: it has no
   // gradient.
   bool fixed = false;
-  // An extent of 1 in place of one of `shape` is shared along that axis. Rules
-  // of a Problem have the extents as given.
-  bool may_be_shared = false;
+  // Its numbers are 0 or 1; files may hold them as booleans or integers.
+  bool zero_or_one = false;
+  // The shape is that of pairs, [queries, keys]. An extent of 1 in place of
+  // either is shared by all of them; rules of a Problem have the extents as
+  // given.
+  bool per_pair = false;
   // Reversing these axes is the mistake of reading i - j instead of j - i.
   std::vector<OffsetAxis> offset_axes = {};
 
@@ -112,6 +115,8 @@ struct SizeRule {
   std::string meaning;
   int64_t min = 1;
   bool follows_n = false;  // equals n unless the case names it
+  // The optional input that alone has this size.
+  std::string of_input = {};
 
   // A size that grows with the problem's length n.
   static SizeRule Length(std::string name, std::string meaning,
@@ -174,6 +179,14 @@ int IndexOf(const std::vector<TensorRule>& rules, const std::string& name);
 // size is missing or an extent is below 1.
 Shape ShapeOf(const TensorRule& rule, const Dims& dims, const Shape& leading);
 
+// The shape of an output: [heads, rows, width]. For the gradient of a tensor
+// that heads share, `heads` is the number of its slices; one number for each
+// head is one row.
+struct OutputLayout {
+  int64_t heads, rows, width;
+};
+OutputLayout LayoutOf(const Problem& problem, int output);
+
 // Returns the bytes of a problem's inputs and outputs.
 double TensorBytes(const Problem& problem);
 
@@ -216,8 +229,9 @@ struct Inputs {
   }
 };
 
-// Throws InvalidInput with the index of the first NaN or infinity; -inf is
-// accepted if the rule allows it.
-void CheckFinite(const TensorRule& rule, const Tensor& tensor);
+// Throws InvalidInput with the index of the first number that the rule does not
+// allow: NaN, infinity, -inf unless it may be there, and all but 0 and 1 if the
+// numbers are these.
+void CheckNumbersOf(const TensorRule& rule, const Tensor& tensor);
 
 }  // namespace subquad

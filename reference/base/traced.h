@@ -769,7 +769,12 @@ Traced<Base> exp(const Traced<Base>& x) {
   if (Traced<Base>::Bounds()) {
     const double size = Traced<Base>::Size(value);
     const double u = Traced<Base>::Roundoff();
-    error = size * std::expm1(u * x.Error()) / u + 3 * size;
+    const double moved = u * x.Error();
+    // A value of zero stays near zero if the number is far below its error.
+    const double change =
+        moved < 1 ? size * std::expm1(moved)
+                  : std::exp(static_cast<double>(x.value()) + moved) - size;
+    error = change / u + 3 * size;
     // Programs may take a number near the smallest normal one for zero.
     if (size < 20 * Traced<Base>::Lost()) error += 2 * Traced<Base>::Lost() / u;
   }

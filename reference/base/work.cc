@@ -14,9 +14,9 @@ namespace {
 constexpr double kRecording = 20, kMostWork = 5e10;
 
 // Returns the rows of an output in all heads.
-int64_t RowsOf(const Problem& forward, size_t output) {
-  return forward.OutputSlices(output).count() *
-         forward.OutputShape(output)[forward.output_leading[output].size()];
+int64_t RowsOf(const Problem& forward, int output) {
+  const OutputLayout layout = LayoutOf(forward, output);
+  return layout.heads * layout.rows;
 }
 
 }  // namespace
@@ -31,9 +31,9 @@ double SharedWork(const Problem& problem) {
   const Problem forward = ForwardOf(problem);
   const int64_t most = RowsWithCotangent(problem);
   double work = 0;
-  for (size_t o = 0; o < forward.outputs.size(); ++o)
+  for (int o = 0; o < std::ssize(forward.outputs); ++o)
     work += static_cast<double>(std::min(most, RowsOf(forward, o))) *
-            WorkOfRow(forward, static_cast<int>(o));
+            WorkOfRow(forward, o);
   return kRecording * work;
 }
 

@@ -19,10 +19,19 @@ class SeenKeys {
         causal_(problem.params.Flag("causal")) {
     const Params& params = problem.params;
     if (params.Has("query_offset")) first_ = params.Integer("query_offset");
-    if (params.Has("window_left")) behind_ = params.Integer("window_left");
-    if (params.Has("window_right")) ahead_ = params.Integer("window_right");
-    if (causal_) ahead_ = 0;
+    SetWindow(params);
     if (params.Has("key_lengths")) lengths_ = params.List("key_lengths");
+  }
+
+  // The keys of one of several sequences; indices and positions are those
+  // within the sequence.
+  SeenKeys(const Problem& problem, int64_t queries, int64_t keys, int64_t first)
+      : queries_(queries),
+        keys_(keys),
+        heads_(problem.heads),
+        causal_(problem.params.Flag("causal")),
+        first_(first) {
+    SetWindow(problem.params);
   }
 
   bool causal() const { return causal_; }
@@ -63,6 +72,12 @@ class SeenKeys {
   // Larger than every position, and so small that sums of a few do not
   // overflow.
   static constexpr int64_t kUnlimited = int64_t{1} << 40;
+
+  void SetWindow(const Params& params) {
+    if (params.Has("window_left")) behind_ = params.Integer("window_left");
+    if (params.Has("window_right")) ahead_ = params.Integer("window_right");
+    if (causal_) ahead_ = 0;
+  }
 
   int64_t queries_, keys_, heads_;
   bool causal_;

@@ -141,10 +141,11 @@ std::string NotOnDevice(const Problem& problem) {
     return "GPU kernels do not support query_offset";
   if (params.Has("key_lengths"))
     return "GPU kernels do not support key_lengths";
-  for (const char* name : {"window_left", "window_right", "softcap"})
+  for (const char* name :
+       {"window_left", "window_right", "softcap", "packed_q"})
     if (params.Has(name))
       return std::string("GPU kernels do not support ") + name;
-  for (const char* name : {"sinks", "slopes"})
+  for (const char* name : {"sinks", "slopes", "buckets", "mask", "pair_bias"})
     if (problem.HasInput(name))
       return std::string("GPU kernels do not support ") + name;
   if (IndexOf(problem.outputs, "lse") >= 0)

@@ -52,9 +52,22 @@ struct Score {
   double units = 0;
 
   // Adds an exact term.
-  Score Plus(Real term) const {
-    const Real sum = value + term;
-    return {sum, units + std::abs(static_cast<double>(sum))};
+  Score Plus(Real term) const { return Plus(Score{term}); }
+
+  Score Plus(const Score& other) const {
+    const Real sum = value + other.value;
+    return {sum, units + other.units + std::abs(static_cast<double>(sum))};
+  }
+
+  // Adds another score, and an exact term, in any order.
+  Score Plus(const Score& other, Real term) const {
+    const Real sum = value + other.value + term;
+    if constexpr (kCarriesBounds<Real>) return {sum, 0};
+    const auto size = [](Real x) { return std::abs(static_cast<double>(x)); };
+    const double partial =
+        std::max({size(value + other.value), size(value + term),
+                  size(other.value + term)});
+    return {sum, units + other.units + partial + size(sum)};
   }
 
   // Returns cap tanh(score / cap). The quotient is rounded, tanh is off by at

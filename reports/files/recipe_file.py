@@ -16,7 +16,7 @@ SCHEMA_PATH = pathlib.Path(__file__).with_name("recipe.schema.json")
 
 # Defaults of settings that a sweep does not name; others (block, stride ...) may have any value, but only one.
 PLAIN = {"scalar": "float32", "threads": 1, "input": "normal", "d": 64, "e": 64, "heads": 1, "causal": False,
-         "backward": False, "normalize": False, "per_head": False, "batch": 1, "leading": "", "with": ""}  # fmt: skip
+         "backward": False, "normalize": False, "per_head": False, "batch": 1, "leading": "", "shared": "", "with": ""}  # fmt: skip
 
 
 class Recipe:

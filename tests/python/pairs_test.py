@@ -26,6 +26,51 @@ def repeated(x, heads, order=None):
     return x[:, places]
 
 
+def bucket_of(offset, count, max_distance, both):
+    """Returns T5's buckets of offsets, computed as in its published code, in float64 and with edges counted by integers."""
+    half = count // 2 if both else count
+    distance = np.abs(offset) if both else np.maximum(-offset, 0)
+    exact = half // 2
+    place = np.log(np.maximum(distance, 1) / exact) / np.log(max_distance / exact) * (half - exact)
+    beyond = np.minimum(half - 1, exact + np.floor(place + 1e-9).astype(int))
+    return np.where(distance < exact, distance, beyond) + (half * (offset > 0) if both else 0)
+
+
+def packed(packed_q, packed_k, **options):
+    """Computes attention sequence by sequence."""
+    count = len(packed_q)
+    offsets = options["query_offset"]
+    offsets = list(offsets) if isinstance(offsets, (list, tuple)) else [offsets] * count
+    before = max(length - 1 + offset for length, offset in zip(packed_q, offsets, strict=True))
+    parts, first_q, first_k = [], 0, 0
+    for length_q, length_k, offset in zip(packed_q, packed_k, offsets, strict=True):
+        queries, keys = slice(first_q, first_q + length_q), slice(first_k, first_k + length_k)
+        first_q, first_k = first_q + length_q, first_k + length_k
+        if length_q == 0:
+            continue
+        own = {**options, "query_offset": offset, "q": options["q"][..., queries, :]}
+        hidden = length_k == 0
+        if hidden:  # one key that is not seen stands for none
+            keys, own["key_lengths"] = slice(0, 1), [0]
+        for name in ("k", "v"):
+            own[name] = options[name][..., keys, :]
+        for name in ("mask", "pair_bias"):
+            if options[name] is not None:
+                rows, columns = options[name].shape[-2:]
+                own[name] = options[name][
+                    ..., queries if rows > 1 else slice(None), keys if columns > 1 else slice(None)
+                ]
+        if options["bias"] is not None:
+            first = before - offset - (length_q - 1)
+            own["bias"] = options["bias"][..., first : first + length_q + length_k - 1]
+            if hidden:
+                own["bias"] = np.zeros_like(options["bias"], shape=(*options["bias"].shape[:-1], length_q))
+        parts.append(attention(**own))
+    if options["lse"]:
+        return {name: np.concatenate([part[name] for part in parts], -2 if name == "out" else -1) for name in parts[0]}
+    return np.concatenate(parts, -2)
+
+
 def attention(
     q,
     k,
@@ -40,6 +85,13 @@ def attention(
     softcap=None,
     sinks=None,
     slopes=None,
+    buckets=None,
+    max_distance=128,
+    bidirectional=None,
+    mask=None,
+    pair_bias=None,
+    packed_q=None,
+    packed_k=None,
     height=None,
     width=None,
     order=None,
@@ -48,10 +100,18 @@ def attention(
 ):
     """Computes attention in float32 for all leading axes and options. order: the head of keys that a head reads. hide: keys that
     are wrongly not seen, [n_q, n_k]. lse: returns the logarithms of the sums of the weights too."""
+    if packed_q is not None:
+        options = {name: value for name, value in locals().items() if name not in ("packed_q", "packed_k")}
+        return packed(packed_q, packed_k, **options)
     depth = max(x.ndim for x in (q, k, v)) - 2
     rank = 2 if height else 1
     if bias is not None:
         depth = max(depth, bias.ndim - rank)
+    if buckets is not None:
+        depth = max(depth, buckets.ndim - 1)
+    for numbers in (mask, pair_bias):
+        if numbers is not None:
+            depth = max(depth, numbers.ndim - 2)
     for numbers in (sinks, slopes):
         if numbers is not None and numbers.shape != (1,):
             depth = max(depth, numbers.ndim)
@@ -59,7 +119,10 @@ def attention(
     table = None if bias is None else with_axes(bias, rank)
     sink = None if sinks is None else with_axes(sinks, 0)
     slope = None if slopes is None else with_axes(slopes, 0)
-    heads = max(x.shape[1] for x in [*full, *(x for x in (table, sink, slope) if x is not None)])
+    sees = None if mask is None else with_axes(mask, 2)
+    of_pairs = None if pair_bias is None else with_axes(pair_bias, 2)
+    of_buckets = None if buckets is None else with_axes(buckets, 1)
+    heads = max(x.shape[1] for x in (*full, table, sink, slope, of_buckets, sees, of_pairs) if x is not None)
     q4, k4, v4 = (repeated(x, heads, order) for x in full)
     n_q, n_k = q4.shape[-2], k4.shape[-2]
     scores = q4 @ np.swapaxes(k4, -1, -2) * q.dtype.type(scale or q.shape[-1] ** -0.5)
@@ -74,7 +137,16 @@ def attention(
             scores = scores + table[..., j - i + n_q - 1]
     if slope is not None:
         scores = scores - repeated(slope, heads)[..., None, None] * np.abs(j - i - query_offset).astype(q.dtype)
+    if of_buckets is not None:
+        both = not causal if bidirectional is None else bidirectional
+        places = bucket_of(j - i - query_offset, buckets.shape[-1], max_distance, both)
+        scores = scores + repeated(of_buckets, heads)[..., places]
+    if of_pairs is not None:
+        scores = scores + repeated(of_pairs, heads)
     seen = np.broadcast_to(j <= i + query_offset if causal else True, (n_q, n_k))
+    if sees is not None:
+        assert mask.dtype == bool, mask.dtype
+        seen = seen & repeated(sees, heads)
     seen = seen if hide is None else seen & ~hide
     if window_left is not None:
         seen = seen & (j >= i + query_offset - window_left)
@@ -107,7 +179,7 @@ def test_right_functions_pass():
         result = subquad.verify(attention, "softmax_attention", seed=seed, **FAST)
         assert result and not result.failures, str(result)
         text = str(result)
-        assert re.search(r"pairs: 40 cases in which length, heads, widths, causal, .* meet; \d+ of \d+ pairs", text)
+        assert re.search(r"pairs: 64 cases in which length, heads, widths, B, causal, .* meet; \d+ of \d+ pairs", text)
         assert re.search(r"sizes: up to 1025 queries and 4100 keys, d \d+ to 128, e \d+ to 128, up to 8 heads", text)
 
 
@@ -157,6 +229,63 @@ def test_optional_outputs_of_single_calls():
         subquad.reference("softmax_attention", q=q, k=k, v=v, outputs=["lsd"])
     with pytest.raises(ValueError, match="outputs: expected a list of names, found 'lse'"):
         subquad.reference("softmax_attention", q=q, k=k, v=v, outputs="lse")
+
+
+def test_masks_are_booleans_or_numbers_0_and_1(tmp_path):
+    numbers = np.random.default_rng(1)
+    q, k, v = (numbers.standard_normal((2, 5, 4)).astype(np.float32) for _ in range(3))
+    mask = numbers.random((5, 5)) < 0.6
+    mask[3] = False
+    options = {"q": q, "k": k, "v": v}
+    ours = subquad.run("softmax_attention", mask=mask, **options)
+    assert not ours[:, 3].any() and ours.dtype == np.float32
+    torch = pytest.importorskip("torch")
+    forms = [mask, mask.astype(np.float32), mask.astype(np.int64), mask.astype(np.float16), mask.T.copy().T]
+    forms += [torch.from_numpy(mask), torch.from_numpy(mask.astype(np.int32))]
+    for form in forms:
+        assert subquad.check("softmax_attention", out=ours, mask=form, **options), form
+    for form in (mask, mask.astype(np.int64), torch.from_numpy(mask)):
+        assert (subquad.run("softmax_attention", mask=form, **options) == ours).all()
+    verdict = subquad.check("softmax_attention", out=ours, mask=~mask, **options)
+    assert not verdict and verdict.looks_like == "mask inverted", str(verdict)
+    for wrong, message in [
+        (2 * mask.astype(np.int8), "mask: expected numbers 0 and 1, found 2"),
+        (0.5 * mask, r"mask: expected numbers 0 and 1, found 0.5 at \[0, "),
+        (mask.astype(np.complex64), "mask: expected an array of float64"),
+        (mask[:, :4], r"mask: expected \[n_q, n_k\] = \[5, 5\], found \[5, 4\]"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            subquad.check("softmax_attention", out=ours, mask=wrong, **options)
+    with pytest.raises(ValueError, match="q: expected an array of float64"):
+        subquad.check("softmax_attention", out=ours, q=q > 0, k=k, v=v)
+    subquad.save_case(tmp_path / "case", "softmax_attention", mask=mask, **options)
+    loaded = subquad.load_case(tmp_path / "case")
+    assert loaded.inputs["mask"].dtype == bool and (loaded.inputs["mask"] == mask).all()
+
+
+def adding_a_mask(q, k, v, mask=None):
+    return attention(q, k, v, pair_bias=None if mask is None else mask.astype(q.dtype))
+
+
+def inverting_a_mask(q, k, v, mask=None):
+    return attention(q, k, v, mask=None if mask is None else ~mask)
+
+
+def transposing_a_mask(q, k, v, mask=None):
+    return attention(q, k, v, mask=np.swapaxes(mask, -1, -2) if mask is not None and q.shape == k.shape else mask)
+
+
+@pytest.mark.parametrize(
+    "function, name",
+    [
+        (adding_a_mask, "mask added to the scores as numbers 0 and 1"),
+        (inverting_a_mask, "mask inverted"),
+        (transposing_a_mask, "mask transposed"),
+    ],
+)
+def test_wrong_masks_are_named(function, name, tmp_path):
+    result = subquad.verify(function, "softmax_attention", n=[16, 33], folder=tmp_path, **FAST)
+    assert not result and result.looks_like == name, str(result)
 
 
 def test_a_seed_repeats_a_run_and_is_fresh_otherwise():

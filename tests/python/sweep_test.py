@@ -124,7 +124,7 @@ def test_a_clock_that_is_wrong_is_not_believed():
     problem = case.draw()
     shapes = {name: bits.shape for name, bits in problem.tensors.items()}
     asked = _guests.Asked(
-        plain.toeplitz_1d, {}, shapes, problem.outputs, problem.scalar, "numpy", threads=1, timeout=10.0
+        plain.toeplitz_1d, {}, shapes, problem.outputs, frozenset(), problem.scalar, "numpy", threads=1, timeout=10.0
     )
     guest = _guests.Guest(asked)
     try:

@@ -13,6 +13,7 @@ KINDS = ("numpy", "torch", "jax")
 Array = NDArray[Any]
 NamedArray = tuple[str, Array, str]  # (name, array that the module reads, scalar type or "")
 Bits = tuple[Array, str]  # (array, scalar type); 16-bit types as uint16
+BOOLEAN = "bool"  # the type of a mask
 
 
 def check_kind(kind: Any) -> None:
@@ -68,16 +69,19 @@ def is_real(value: Any, kind: str) -> bool:
     return type(value) in real_types(kind)
 
 
-def named_array(name: str, value: Any) -> NamedArray:
+def named_array(name: str, value: Any, is_mask: bool = False) -> NamedArray:
     """Returns a tensor in the form that the module reads, in row-major order on the CPU. Copies it only if necessary."""
-    array, scalar = bits_of(name, value)
+    array, scalar = bits_of(name, value, is_mask)
     return name, array, scalar
 
 
-def bits_of(name: str, value: Any) -> Bits:
-    """Returns a NumPy array over the same memory and its scalar type; 16-bit types are returned as uint16."""
+def bits_of(name: str, value: Any, is_mask: bool = False) -> Bits:
+    """Returns a NumPy array over the same memory and its scalar type; 16-bit types are returned as uint16.
+
+    is_mask: booleans are taken, too, and so are integers 0 and 1, which are returned as booleans.
+    """
     if kind_of(value) == "torch":
-        return _of_torch(name, value)
+        return _of_torch(name, value, is_mask)
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(f"{name}: expected an array without a mask, found a masked array")
     if isinstance(value, np.ndarray):
@@ -92,6 +96,8 @@ def bits_of(name: str, value: Any) -> Bits:
                 f"{name}: expected an array, found {type(value).__name__} ({_first_line(error)})"
             ) from None
     scalar = array.dtype.name
+    if is_mask and array.dtype.kind in "biu":
+        return _booleans(name, array), BOOLEAN
     if scalar not in ("float64", "float32", "float16", "bfloat16"):
         raise ValueError(
             f"{name}: expected an array of float64, float32, bfloat16 or float16, found {_described(value, scalar)}"
@@ -113,9 +119,21 @@ def _described(value: Any, dtype: str) -> str:
     return dtype if is_array(value) else type(value).__name__
 
 
-def _of_torch(name: str, value: Any) -> Bits:
+def _booleans(name: str, array: Array) -> Array:
+    """Returns an array of booleans. Raises ValueError for integers other than 0 and 1."""
+    if array.dtype.kind != "b":
+        others = array[(array != 0) & (array != 1)]
+        if others.size:
+            raise ValueError(f"{name}: expected numbers 0 and 1, found {others.flat[0]}")
+        array = array.astype(np.bool_)
+    return np.ascontiguousarray(array) if array.ndim else array
+
+
+def _of_torch(name: str, value: Any, is_mask: bool) -> Bits:
     torch = sys.modules["torch"]
     types = {torch.float64: "float64", torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+    if is_mask and not (value.dtype.is_floating_point or value.dtype.is_complex or value.is_meta):
+        return _booleans(name, value.detach().cpu().to_dense().numpy()), BOOLEAN
     if value.dtype not in types:
         raise ValueError(
             f"{name}: expected a tensor of float64, float32, bfloat16 or float16, found {value.dtype}; convert it by x.float()"
@@ -132,7 +150,7 @@ def _of_torch(name: str, value: Any) -> Bits:
 
 
 def array_of(bits: Array, scalar: str, kind: str, device: str | None = None) -> Any:
-    """Converts an array of the module to library `kind`, sharing its memory if that library can."""
+    """Converts an array of the module to library `kind`, sharing its memory if that library can. An array of booleans stays one."""
     if kind == "torch":
         torch = importlib.import_module("torch")
         if bits.dtype == np.uint16:
@@ -149,7 +167,7 @@ def array_of(bits: Array, scalar: str, kind: str, device: str | None = None) -> 
 
 
 def float64_of(bits: Array, scalar: str) -> Array:
-    """Converts an array of the module to float64."""
+    """Converts an array of the module to float64; booleans become 0 and 1."""
     if scalar == "bfloat16":
         return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return (bits.view(np.float16) if scalar == "float16" else bits).astype(np.float64)

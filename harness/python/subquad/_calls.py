@@ -14,7 +14,7 @@ import numpy as np
 from subquad import _arguments, _arrays, _report, _subquad
 
 # Settings of generated cases that every operator has (`subquad list --operator X` describes them).
-SETTINGS = ("n", "heads", "batch", "per_head", "leading", "with", "backward", "omega")
+SETTINGS = ("n", "heads", "batch", "per_head", "leading", "shared", "with", "backward", "omega")
 NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # the 16-bit types and their rounding errors
 
 
@@ -206,6 +206,16 @@ def plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+@functools.lru_cache(maxsize=None)
+def masks(op: str) -> frozenset[str]:
+    """Returns the names of the inputs whose numbers are 0 or 1."""
+    return frozenset(rule["name"] for rule in listing(op)["inputs"] if rule["zero_or_one"])
+
+
+def named_inputs(op: str, tensors: dict[str, Any]) -> list[_arrays.NamedArray]:
+    return [_arrays.named_array(name, value, name in masks(op)) for name, value in tensors.items()]
+
+
 def named_arrays(tensors: dict[str, Any]) -> list[_arrays.NamedArray]:
     return [_arrays.named_array(name, value) for name, value in tensors.items()]
 
@@ -276,7 +286,7 @@ def _check_one(
     expected_error: float,
     arithmetic: str | None,
 ) -> Check:
-    input_arrays, output_arrays = named_arrays(inputs), named_arrays(outputs)
+    input_arrays, output_arrays = named_inputs(op, inputs), named_arrays(outputs)
     scalars = {scalar for _, _, scalar in output_arrays}
     narrow = next((scalar for scalar in NARROW if scalar in scalars), None)
     if narrow is None:
@@ -309,7 +319,8 @@ def drawn(case: _subquad.Case) -> _subquad.Problem:
 
 @dataclass(frozen=True)
 class Given:
-    """The tensors and parameters of a call. Those of 16-bit types are arrays of uint16. types: the scalar type of every tensor."""
+    """The tensors and parameters of a call. Those of 16-bit types are arrays of uint16. types: the scalar type of every tensor,
+    bool for a mask."""
 
     scalar: str
     params: dict[str, Any]
@@ -326,7 +337,7 @@ def given(case: _subquad.Case) -> Given:
     """Returns the tensors and parameters of a generated case."""
     problem = drawn(case)
     tensors = dict(problem.tensors)
-    types = {name: problem.scalar for name in tensors}
+    types = {name: _arrays.BOOLEAN if bits.dtype == np.bool_ else problem.scalar for name, bits in tensors.items()}
     return Given(problem.scalar, problem.params, tensors, types, problem.outputs, problem.backward)
 
 
@@ -371,13 +382,16 @@ def reference(op: str, /, *, rows: list[int] | None = None, outputs: list[str] |
     """
     params, inputs = split(op, tensors)
     chosen = [] if rows is None else _arguments.rows(rows)
-    return _only(_subquad.definition(op, params, named_arrays(inputs), chosen, _arguments.names("outputs", outputs)))
+    return _only(
+        _subquad.definition(op, params, named_inputs(op, inputs), chosen, _arguments.names("outputs", outputs))
+    )
 
 
 def run(
     op: str, /, *, implementation: str = "", threads: int = 1, outputs: list[str] | None = None, **tensors: Any
 ) -> Any:
-    """Runs one of our implementations. Its output has the type and library of the tensors, whose types must be equal.
+    """Runs one of our implementations. Its output has the type and library of the tensors, whose types must be equal; a mask may
+    have booleans.
 
     implementation: a name from `signature(op)`; by default the first one that can run this problem.
     outputs: optional outputs to compute too, such as ["lse"]; several outputs are returned as a dict.
@@ -385,7 +399,7 @@ def run(
     params, inputs = split(op, tensors)
     if not inputs:
         raise ValueError(f"tensors: expected the inputs in signature({op!r}), found none")
-    arrays = named_arrays(inputs)
+    arrays = named_inputs(op, inputs)
     timed = _subquad.Timed(
         op,
         params,
@@ -395,7 +409,8 @@ def run(
         _arguments.names("outputs", outputs),
     )
     timed.run()
-    kind, scalar = _arrays.kind_of(next(iter(inputs.values()))), arrays[0][2]
+    name, _, scalar = next((array for array in arrays if array[2] != _arrays.BOOLEAN), arrays[0])
+    kind = _arrays.kind_of(inputs[name])
     return _only({name: _arrays.array_of(bits, scalar, kind) for name, bits in timed.take().items()})
 
 
@@ -441,7 +456,7 @@ def save_case(
             )
     error = _arguments.error("expected_error", expected_error or 0)
     _subquad.save_case(
-        _arguments.path("folder", folder), op, params, named_arrays(inputs), output_arrays, error, source
+        _arguments.path("folder", folder), op, params, named_inputs(op, inputs), output_arrays, error, source
     )
 
 

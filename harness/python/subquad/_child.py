@@ -107,7 +107,7 @@ def _made(name: str, make: Callable[..., Any], case: _subquad.Case, given: _call
             f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}; it may name shape, "
             f"{', '.join(sorted(set(known) - {'shape'}))}"
         ) from None
-    bits, scalar = _arrays.bits_of(f'tensors["{name}"]', value)
+    bits, scalar = _arrays.bits_of(f'tensors["{name}"]', value, given.types[name] == _arrays.BOOLEAN)
     if tuple(bits.shape) != shape:
         raise ValueError(f'tensors["{name}"]: expected an array of shape {list(shape)}, found {list(bits.shape)}')
     if scalar == "float64" and given.scalar != "float64":
@@ -270,7 +270,7 @@ class Caller:
         """Calls the function. Returns its outputs as bits, the returned arrays and a fault, if there is one."""
         backward = problem.backward
         # Keeps a copy of the values to detect inputs that the function changes.
-        before = {name: _raw(np.array(_arrays.bits_of(name, array)[0])) for name, array in arrays.items()}
+        before = {name: _raw(np.array(_arrays.bits_of(name, array, True)[0])) for name, array in arrays.items()}
         cotangents = {name: array for name, array in arrays.items() if backward and _calls.is_cotangent(name)}
         inputs = {name: array for name, array in arrays.items() if name not in cotangents}
         params = {**call.defaults, **problem.params}
@@ -323,7 +323,7 @@ class Caller:
                 return failed(FaultKind.WRONG_TYPE, text)
             outputs[name] = np.array(bits), scalar
         for name, array in arrays.items():
-            if _raw(_arrays.bits_of(name, array)[0]).tobytes() != before[name].tobytes():
+            if _raw(_arrays.bits_of(name, array, True)[0]).tobytes() != before[name].tobytes():
                 return outputs, returned, Fault(FaultKind.CHANGED_INPUT, f"changed its input {name}")
         return outputs, returned, None
 

@@ -44,12 +44,14 @@ class Numbers(Protocol):
 
 @dataclass
 class Asked:
-    """What a function is called with and asked for. shapes of inputs and outputs by name; kind: the library of the arrays."""
+    """What a function is called with and asked for. shapes of inputs and outputs by name; masks: the inputs that are booleans;
+    kind: the library of the arrays."""
 
     function: Callable[..., Any]
     params: dict[str, Any]
     inputs: dict[str, tuple[int, ...]]
     outputs: dict[str, tuple[int, ...]]
+    masks: frozenset[str]
     scalar: str
     kind: str
     threads: int
@@ -73,22 +75,23 @@ class Memory:
 
     def __init__(self, asked: Asked):
         self.scalar = asked.scalar
-        dtype = np.dtype(_frames.DTYPES[asked.scalar])
         places, size = [], 0
         for shapes in (asked.inputs, asked.outputs):
             for name, shape in shapes.items():
-                places.append((name, shape, size))
+                is_mask = shapes is asked.inputs and name in asked.masks
+                dtype = np.dtype(np.bool_ if is_mask else _frames.DTYPES[asked.scalar])
+                places.append((name, shape, size, dtype))
                 size += -(-int(np.prod(shape)) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
         self.map = mmap.mmap(-1, max(size, ALIGNMENT))
         self.bytes = np.frombuffer(self.map, np.uint8)
 
-        def array(shape: tuple[int, ...], start: int) -> _arrays.Array:
+        def array(shape: tuple[int, ...], start: int, dtype: np.dtype[Any]) -> _arrays.Array:
             count = int(np.prod(shape)) * dtype.itemsize
             return self.bytes[start : start + count].view(dtype).reshape(shape)
 
         split = len(asked.inputs)
-        self.inputs = {name: array(shape, start) for name, shape, start in places[:split]}
-        self.outputs = {name: array(shape, start) for name, shape, start in places[split:]}
+        arrays = [(name, array(shape, start, dtype)) for name, shape, start, dtype in places]
+        self.inputs, self.outputs = dict(arrays[:split]), dict(arrays[split:])
         self.inputs_end = places[split][2]  # the inputs are the bytes before
         self.bytes[:] = 0  # the pages exist from now on
 

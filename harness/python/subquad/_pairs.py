@@ -44,6 +44,7 @@ WIDTHS = {
 }
 TRIES = 9  # candidates, of which the case that meets most is taken
 LAYOUTS = ("transposed", "packed", "expanded")
+SHARED = ("queries", "keys")  # axes of a tensor of pairs, of which it may have one entry
 # Sequences longer than all others.
 LONG_KEYS, LONG_QUERIES, LONGER = 4100, 8, (513, 1025)
 
@@ -160,17 +161,21 @@ class Drawing:
         if widths:
             levels["widths"] = list(WIDTHS)
         for rule in self.listing["sizes"]:
-            if rule["name"] not in self.fixed and isinstance(rule["generated"], int) and rule["generated"] < 32:
+            if rule["name"] in self.fixed or ("of_input" in rule and not self.accepts(rule["of_input"])):
+                continue
+            if isinstance(rule["generated"], int) and rule["generated"] < 32:
                 levels[rule["name"]] = ["default", "other"]
         for rule in self.listing["params"]:
             name, default = rule["name"], rule.get("default")
             if name in self.fixed or name in self.image or not self.accepts(name):
                 continue
+            if not self.accepts(rule.get("of_input", name)):
+                continue
             if rule["type"] == "boolean":
-                levels[name] = ["1", "0"] if str(default) == "true" else ["0", "1"]
+                levels[name] = {"true": ["1", "0"], "false": ["0", "1"]}.get(str(default), ["default", "1", "0"])
             elif rule["type"] in ("number", "integer"):
                 levels[name] = ["default", "other"]
-            elif name == "key_lengths":
+            elif name == "key_lengths" or (name == "packed_q" and self.accepts("packed_k")):
                 levels[name] = ["default", "other"]
         for rule in [*self.listing["inputs"], *self.listing["outputs"]]:
             if (
@@ -180,7 +185,8 @@ class Drawing:
                 and self.accepts(rule["name"])
                 and "with" not in self.fixed
             ):
-                levels[f"with {rule['name']}"] = ["no", "yes"]
+                shared = [f"one for all {axis}" for axis in SHARED] if rule["per_pair"] else []
+                levels[f"with {rule['name']}"] = ["no", "yes", *shared]
         if layouts:
             levels["layout"] = ["row-major", *LAYOUTS]
         return {name: texts for name, texts in levels.items() if texts}
@@ -348,6 +354,21 @@ class Drawing:
         ]  # blocks and segments must divide the length
         return str(max(least, self._next(name, parts or (3, 7, 2, 5, 13))))
 
+    def _packed_values(self, queries: int, keys: int) -> dict[str, str]:
+        """Returns lengths of packed sequences, some of which may be empty, and in some cases their positions."""
+        count = self.dice.choice((2, 3, 4))
+
+        def split(length: int) -> list[int]:
+            cuts = sorted([0, length, *(self.dice.randrange(length + 1) for _ in range(count - 1))])
+            return [end - start for start, end in itertools.pairwise(cuts)]
+
+        packed_q = split(queries)
+        packed_k = packed_q if queries == keys and self.dice.random() < 0.5 else split(keys)
+        lists = {"packed_q": packed_q, "packed_k": packed_k}
+        if "query_offset" not in self.fixed and self.accepts("query_offset") and self.dice.random() < 0.5:
+            lists["query_offset"] = [k - q for q, k in zip(packed_q, packed_k, strict=True)]
+        return {name: "+".join(map(str, numbers)) for name, numbers in lists.items()}
+
     def build(self, levels: Levels) -> Drawn | None:
         """Returns a case with these levels, or None if they exclude each other."""
         self.picks = []
@@ -375,14 +396,22 @@ class Drawing:
         if "widths" in levels:
             widths = self._width_values(levels["widths"], sizes, self._has_projections(chosen))
             values.update({name: text for name, text in widths if name not in self.fixed})
-        with_inputs = [name[5:] for name, level in levels.items() if name.startswith("with ") and level == "yes"]
-        if with_inputs:
-            values["with"] = "+".join(with_inputs)
+        optional = {name[5:]: level for name, level in levels.items() if name.startswith("with ") and level != "no"}
+        if optional:
+            values["with"] = "+".join(optional)
+        shared = [
+            f"{name}:{axis}" for name, level in optional.items() for axis in SHARED if level == f"one for all {axis}"
+        ]
+        if shared:
+            values["shared"] = "+".join(shared)
         for name, level in levels.items():
             rule = sizes.get(name)
             if rule and level == "other" and name not in self.fixed:
-                default = int(rule["generated"])
-                other = self._next(f"size {name}", (max(rule["min"], default // 2 + 1), 2 * default + 1))
+                default, input = int(rule["generated"]), rule.get("of_input")
+                if input and input not in optional:
+                    return None
+                odd = 0 if input else 1
+                other = self._next(f"size {name}", (max(rule["min"], default // 2 + odd), 2 * default + odd))
                 values[name] = str(other)
         if self.backward:
             values["backward"] = "1"
@@ -432,8 +461,15 @@ class Drawing:
                 if is_param and name not in self.choices and level != self.levels[name][0]:
                     return None
                 continue
+            if rule.get("of_input", "") not in ("", *values.get("with", "").split("+")):
+                if level != self.levels[name][0]:
+                    return None
+                continue
             if rule["type"] == "boolean":
-                values[name] = level
+                if level != "default":
+                    values[name] = level
+            elif level == "other" and name == "packed_q":
+                values.update(self._packed_values(queries, keys))
             elif level == "other":
                 if name == "eps" and self._has_projections(values):
                     return None  # random features of long rows are so small that eps would dominate
@@ -449,7 +485,7 @@ class Drawing:
     def count(self) -> int:
         """Returns the number of cases in which nearly all pairs and triples meet."""
         factors_that_vary = sum(len(texts) > 1 for texts in self.levels.values())
-        return 32 if factors_that_vary <= 12 else 40
+        return 32 if factors_that_vary <= 12 else 40 if factors_that_vary <= 16 else 64
 
     def draw(self, count: int) -> tuple[list[Drawn], Coverage]:
         """Returns up to `count` different cases. Every second one has row-major arrays."""
@@ -495,13 +531,14 @@ class Drawing:
         self.levels["length"] = lengths or self.levels["length"]
 
     def _pairs(self) -> tuple[set[Pair], int]:
-        """Returns the pairs of levels for which a case exists if everything else is plain, and the number of others."""
+        """Returns the pairs of levels for which a case exists if everything else is plain but the inputs that the two need, and the
+        number of others."""
         plain = {name: texts[0] for name, texts in self.levels.items()}
         possible: set[Pair] = set()
         impossible = 0
         for first, second in itertools.combinations(self.levels, 2):
             for a, b in itertools.product(self.levels[first], self.levels[second]):
-                levels = {**plain, first: a, second: b}
+                levels = {**plain, **self._inputs_of({first: a, second: b}), first: a, second: b}
                 if levels.get("layout") == "expanded" and levels["heads"] == "none" and not self.backward:
                     if "heads" in (first, second) or len(self.levels["heads"]) == 1:
                         impossible += 1
@@ -512,6 +549,14 @@ class Drawing:
                 else:
                     possible.add(_pair((first, a), (second, b)))
         return possible, impossible
+
+    def _inputs_of(self, levels: Levels) -> Levels:
+        """Returns the levels of the optional inputs without which sizes and parameters at these levels have no meaning."""
+        return {
+            f"with {rule['of_input']}": "yes"
+            for rule in [*self.listing["sizes"], *self.listing["params"]]
+            if rule.get("of_input") and rule["name"] in levels and levels[rule["name"]] != self.levels[rule["name"]][0]
+        }
 
     def _triples(self, possible: set[Pair]) -> set[Triple]:
         """Returns the triples of levels that count beyond pairs: of lengths, heads and what decides which keys a query sees or adds

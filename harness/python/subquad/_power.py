@@ -142,7 +142,7 @@ def power(
     params, inputs = _calls.split(op, tensors)
     if not inputs:
         raise ValueError(f"tensors: expected the inputs in signature({op!r}), found none")
-    arrays = _calls.named_arrays(inputs)
+    arrays = _calls.named_inputs(op, inputs)
     scalar = arrays[0][2] if dtype is None else _type_name(dtype)
     measured = _subquad.power(
         op,

@@ -249,13 +249,7 @@ def hard_inputs() -> list[str]: ...
 
 class Timed:
     def __init__(
-        self,
-        op: str,
-        params: dict[str, Any],
-        tensors: _Tensors,
-        implementation: str,
-        threads: int,
-        wanted: list[str],
+        self, op: str, params: dict[str, Any], tensors: _Tensors, implementation: str, threads: int, wanted: list[str]
     ) -> None: ...
     def run(self) -> float: ...
     def outputs(self) -> dict[str, NDArray[Any]]: ...

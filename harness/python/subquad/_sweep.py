@@ -341,6 +341,7 @@ class _Contest:
             {key: value for key, value in self.problem.params.items() if accepts(key)},
             {key: tuple(bits.shape) for key, bits in self.problem.tensors.items()},
             self.problem.outputs,
+            _calls.masks(self.op) & set(self.problem.tensors),
             self.problem.scalar,
             kind,
             self.threads,

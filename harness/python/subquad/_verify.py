@@ -686,7 +686,7 @@ class _Work:
             plain = {"false": "0", "true": "1"}.get(str(default), str(default))
             if {text_of(case.params.get(name, plain)) for case in cases} != {plain}:
                 continue  # the cases have several values already
-            if rule["type"] == "boolean":
+            if rule["type"] == "boolean" and plain in ("0", "1"):
                 values.append((name, "1" if plain == "0" else "0"))
             elif rule["type"] == "number" and rule.get("above") == 0:
                 values.append((name, _pairs.factors(scalar)[0]))
@@ -696,8 +696,10 @@ class _Work:
 
     def _with_value(self, name: str, text: str, length: int | None, scalar: str) -> list[_subquad.Case]:
         """Returns the cases with this value of a parameter; square ones only of one size."""
+        inputs = {rule["of_input"] for rule in self.listing["params"] if rule["name"] == name and "of_input" in rule}
+        values = [(name, text), *(("with", input) for input in inputs)]
         try:
-            cases = _subquad.cases(self.op, [*self.texts, (name, text)], self.n, scalar, self.seed)
+            cases = _subquad.cases(self.op, [*self.texts, *values], self.n, scalar, self.seed)
         except ValueError:
             return []
         least = self._least_rank()
@@ -1127,6 +1129,6 @@ def _exact(bits: _arrays.Array, scalar: str) -> tuple[_arrays.Array, str]:
     """Converts 16-bit types to float32, since files contain float32 or float64."""
     return (
         (bits, scalar)
-        if scalar in ("float32", "float64")
+        if scalar in ("float32", "float64", _arrays.BOOLEAN)
         else (_arrays.float64_of(bits, scalar).astype(np.float32), "float32")
     )

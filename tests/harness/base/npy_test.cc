@@ -289,6 +289,47 @@ TEST_F(NpyTest, Dtypes) {
   }
 }
 
+// Masks may be booleans, integers or floats; other tensors are floats.
+TEST_F(NpyTest, NumbersOfAnyType) {
+  const auto parse = [](const char* descr, const std::string& bytes) {
+    const std::string file = File(Dict(descr, "(3,)"), bytes);
+    return ParseNpy(std::as_bytes(std::span<const char>(file)), "x.npy",
+                    NpyTypes::kNumbers)
+        .values;
+  };
+  const auto bytes_of = [](const auto& numbers) {
+    return std::string(reinterpret_cast<const char*>(numbers), sizeof(numbers));
+  };
+  const uint8_t flags[] = {1, 0, 1};
+  const int8_t small[] = {1, 0, -5};
+  const int64_t large[] = {1, 0, -5};
+  const uint32_t positive[] = {1, 0, 0xFFFFFFFF};
+  const uint16_t halves[] = {0x3C00, 0x0001, 0xFC00};  // 1, 2^-24, -inf
+  const float singles[] = {1, 0, -0.5};
+  const std::vector<double> zero_or_one = {1, 0, 1},
+                            signed_numbers = {1, 0, -5};
+  EXPECT_EQ(parse("'|b1'", bytes_of(flags)), zero_or_one);
+  EXPECT_EQ(parse("'|u1'", bytes_of(flags)), zero_or_one);
+  EXPECT_EQ(parse("'|i1'", bytes_of(small)), signed_numbers);
+  EXPECT_EQ(parse("'<i8'", bytes_of(large)), signed_numbers);
+  EXPECT_EQ(parse("'<u4'", bytes_of(positive)),
+            std::vector<double>({1, 0, 4294967295.0}));
+  EXPECT_EQ(parse("'<f2'", bytes_of(halves)),
+            std::vector<double>({1, 0x1p-24, -HUGE_VAL}));
+  EXPECT_EQ(parse("'<f4'", bytes_of(singles)),
+            std::vector<double>({1, 0, -0.5}));
+  for (const char* descr : {"'<c8'", "'>i4'", "'|O'", "'|b2'"}) {
+    const std::string message =
+        Message([&] { parse(descr, std::string(24, 'x')); });
+    EXPECT_TRUE(message.starts_with(
+        "x.npy: expected a dtype of booleans, integers or floats, "
+        "little-endian, found '"))
+        << message;
+    EXPECT_TRUE(message.ends_with("; save x.astype(np.bool_) instead of x"))
+        << message;
+  }
+}
+
 TEST_F(NpyTest, FortranOrder) {
   EXPECT_EQ(Refusal(File(Dict("'<f4'", "(1, 1)", "True"), "1234")),
             "x.npy: expected C order, found Fortran order; save "

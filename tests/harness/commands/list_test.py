@@ -59,6 +59,8 @@ def problems(operator, case, shapes):
     faults += [f"output {name} is not described" for name in case["expected"] if name not in outputs]
     for name, value in case["params"].items():
         entry = params.get(name, {"type": "boolean"})
+        if entry.get("may_be_list") and isinstance(value, list):
+            continue
         if not isinstance(value, TYPES[entry["type"]]):
             faults.append(f"{name} is no {entry['type']}")
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -81,6 +83,16 @@ def problems(operator, case, shapes):
         if not entry or not all(s in known for s in re.findall(r"[A-Za-z_]\w*", " ".join(entry["shape"]))):
             continue
         expected = [extent(text, known) for text in entry["shape"]]
+        if entry["per_pair"]:  # an extent of 1 is shared
+            expected = [1 if own == 1 else size for own, size in zip(shape[-2:], expected, strict=True)]
+        if name == "bias" and "packed_q" in case["params"]:
+            offsets = case["params"].get("query_offset", 0)
+            offsets = offsets if isinstance(offsets, list) else [offsets] * len(case["params"]["packed_q"])
+            expected = [
+                max(q - 1 + p for q, p in zip(case["params"]["packed_q"], offsets, strict=True))
+                + max(k - 1 - p for k, p in zip(case["params"]["packed_k"], offsets, strict=True))
+                + 1
+            ]
         heads = shape[: len(shape) - len(expected)]
         if list(shape[len(heads) :]) != expected or len(heads) > 2:
             faults.append(f"{name}: {expected} is described, {shape} is given")

@@ -42,7 +42,7 @@ struct Spoilt {
              std::vector<double>(static_cast<size_t>(count), value), false);
   }
   void SetNumber(const std::string& file, size_t index, double value) const {
-    NpyArray array = ReadNpy(folder / file);
+    NpyArray array = ReadNpy(folder / file, NpyTypes::kNumbers);
     array.values.at(index) = value;
     WriteNpy(folder / file, array.shape, array.values, array.is_float32);
   }

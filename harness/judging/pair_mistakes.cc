@@ -1,0 +1,88 @@
+// Mistakes of tensors with an entry for each query and key: mask and pair_bias.
+#include <algorithm>
+#include <cmath>
+
+#include "harness/judging/mistake.h"
+
+namespace subquad {
+namespace {
+
+int64_t QueriesOf(const Tensor& tensor) {
+  return tensor.shape[tensor.shape.size() - 2];
+}
+int64_t KeysOf(const Tensor& tensor) { return tensor.shape.back(); }
+
+// Adds the mistakes of reading such a tensor transposed, if there are as many
+// queries as keys, or that of the next head.
+void ReadOtherPairs(Subject& subject, const Tensor& tensor) {
+  const std::string name = tensor.name;
+  const bool keeps_shape = QueriesOf(tensor) == KeysOf(tensor);
+  if (subject.problem.queries == subject.problem.keys &&
+      tensor.SliceSize() > 1 && (keeps_shape || !subject.problem.backward))
+    subject.Add(name + " transposed", [name](AlteredProblem& altered) {
+      Tensor& changed = altered.Change(name);
+      const int64_t queries = QueriesOf(changed), keys = KeysOf(changed);
+      Reorder(changed.values, 1,
+              [&](int64_t to) { return Transposed(to, keys, queries); });
+      std::swap(*(changed.shape.end() - 2), changed.shape.back());
+      altered.Resolve(altered.problem.params);
+    });
+  if (tensor.slices.count() > 1)
+    subject.Add(name + " of another head", [name](AlteredProblem& altered) {
+      Tensor& changed = altered.Change(name);
+      std::rotate(changed.values.begin(),
+                  changed.values.begin() + changed.SliceSize(),
+                  changed.values.end());
+    });
+}
+
+}  // namespace
+
+// Leaves a mask out, inverts it, moves it by a key, reads that of another pair,
+// or adds its numbers to the scores.
+void MistakeMask(Subject& subject) {
+  const Tensor* mask = subject.Input("mask");
+  if (!mask) return;
+  const auto add = [&](const char* name, double (*number)(double)) {
+    subject.Add(name, [number](AlteredProblem& altered) {
+      std::ranges::transform(altered.Change("mask").values,
+                             altered.Change("mask").values.begin(), number);
+    });
+  };
+  add("mask left out", [](double) { return 1.0; });
+  add("mask inverted", [](double sees) { return 1 - sees; });
+  if (const int64_t keys = KeysOf(*mask); keys > 1)
+    subject.Add("mask one key late", [keys](AlteredProblem& altered) {
+      std::vector<double>& values = altered.Change("mask").values;
+      Reorder(values, 1, [&](int64_t to) { return to % keys ? to - 1 : to; });
+    });
+  ReadOtherPairs(subject, *mask);
+  if (subject.problem.backward || subject.Input("pair_bias")) return;
+  subject.Add("mask added to the scores as numbers 0 and 1",
+              [](AlteredProblem& altered) {
+                Tensor& changed = altered.Change("mask");
+                Tensor bias = changed;
+                bias.name = "pair_bias";
+                std::ranges::fill(changed.values, 1);
+                altered.Give(std::move(bias));
+                altered.Resolve(altered.problem.params);
+              });
+}
+
+// Leaves a bias of pairs out or ignores its -inf, or reads that of another
+// pair.
+void MistakePairBias(Subject& subject) {
+  const Tensor* bias = subject.Input("pair_bias");
+  if (!bias) return;
+  subject.Add("pair_bias left out", [](AlteredProblem& altered) {
+    std::ranges::fill(altered.Change("pair_bias").values, 0);
+  });
+  if (std::ranges::any_of(bias->values, [](double x) { return std::isinf(x); }))
+    subject.Add("-inf of pair_bias taken for 0", [](AlteredProblem& altered) {
+      for (double& value : altered.Change("pair_bias").values)
+        if (std::isinf(value)) value = 0;
+    });
+  ReadOtherPairs(subject, *bias);
+}
+
+}  // namespace subquad
