@@ -137,14 +137,13 @@ const std::vector<SharedRow>& SharedRows() {
 // Rejects features that only the kernel of relative_logits_attention supports.
 std::string NotOnDevice(const Problem& problem) {
   const Params& params = problem.params;
-  if (params.Has("query_offset") && params.Integer("query_offset") != 0)
-    return "GPU kernels do not support query_offset";
-  if (params.Has("key_lengths"))
-    return "GPU kernels do not support key_lengths";
+  // Packed sequences come before query_offset, which is a list with them.
   for (const char* name :
-       {"window_left", "window_right", "softcap", "packed_q"})
+       {"packed_q", "key_lengths", "window_left", "window_right", "softcap"})
     if (params.Has(name))
       return std::string("GPU kernels do not support ") + name;
+  if (params.Has("query_offset") && params.Integer("query_offset") != 0)
+    return "GPU kernels do not support query_offset";
   for (const char* name : {"sinks", "slopes", "buckets", "mask", "pair_bias"})
     if (problem.HasInput(name))
       return std::string("GPU kernels do not support ") + name;

@@ -88,13 +88,13 @@ std::vector<Case> CasesOf(const Group& group) {
                             : scalars.front();
   std::vector<Case> cases;
   const auto add = [&](const std::vector<int64_t>& more) {
-    for (Case& test_case : VerificationCases(*group.op, more, scalar, 1))
-      cases.push_back(std::move(test_case));
+    std::vector<Case> added = VerificationCases(*group.op, more, scalar, 1);
+    // Gradients take longer, and most faults show without them.
+    std::ranges::stable_sort(added, {}, &Case::backward);
+    std::ranges::move(added, std::back_inserter(cases));
   };
   for (const int64_t size : {70, 33, 5}) add({size});
   if (kBackend == Backend::kCpu) add(AwkwardSizes());
-  // Gradients take longer, and most faults show without them.
-  std::ranges::stable_sort(cases, {}, &Case::backward);
   return cases;
 }
 
