@@ -37,6 +37,7 @@
 #include "optimized/kernelized/auto.h"
 #include "optimized/kernelized/fft_streamed.h"
 #include "optimized/kernelized/quadratic.h"
+#include "reference/contract/sequence_problems.h"
 
 namespace subquad {
 namespace {
@@ -46,31 +47,45 @@ using Streamed = StreamedFft<T, T>;
 template <typename T>
 using Streamed64 = StreamedFft<T, double>;
 
-RowBound FftBound(const Problem& problem, const Inputs& inputs) {
+// The functions below take one sequence.
+RowBound OneFftBound(const Problem& problem, const Inputs& inputs) {
   const KernelizedShape shape(problem);
   return KernelizedFftBound(problem, inputs, TransformFactor(shape), shape.n_k);
 }
 
 // Transforms in float64 divide their part of the errors by 2^29.
-RowBound Fft64Bound(const Problem& problem, const Inputs& inputs) {
+RowBound OneFft64Bound(const Problem& problem, const Inputs& inputs) {
   const KernelizedShape shape(problem);
   return KernelizedFftBound(problem, inputs, TransformFactor(shape) * 0x1p-29,
                             shape.n_k);
 }
 
-Sums AutoSums(const Problem& problem) {
+bool UsesTransforms(const Problem& problem) {
   const KernelizedShape shape(problem);
-  const bool transforms =
-      problem.scalar == Scalar::kFloat64
-          ? KernelizedEstimate<double>(shape).UseTransforms()
-          : KernelizedEstimate<float>(shape).UseTransforms();
-  return transforms ? Sums::kMixed : Sums::kDirect;
+  return problem.scalar == Scalar::kFloat64
+             ? KernelizedEstimate<double>(shape).UseTransforms()
+             : KernelizedEstimate<float>(shape).UseTransforms();
 }
 
 // The plain program's bound holds where `auto` chooses the tiles.
+RowBound OneAutoBound(const Problem& problem, const Inputs& inputs) {
+  return UsesTransforms(problem) ? OneFftBound(problem, inputs) : RowBound();
+}
+
+RowBound FftBound(const Problem& problem, const Inputs& inputs) {
+  return BoundBySequence(problem, inputs, OneFftBound);
+}
+RowBound Fft64Bound(const Problem& problem, const Inputs& inputs) {
+  return BoundBySequence(problem, inputs, OneFft64Bound);
+}
 RowBound AutoBound(const Problem& problem, const Inputs& inputs) {
-  return AutoSums(problem) == Sums::kMixed ? FftBound(problem, inputs)
-                                           : RowBound();
+  return BoundBySequence(problem, inputs, OneAutoBound);
+}
+
+Sums AutoSums(const Problem& problem) {
+  for (const SequenceProblem& one : SequenceProblemsOf(problem))
+    if (UsesTransforms(one.problem)) return Sums::kMixed;
+  return Sums::kDirect;
 }
 
 }  // namespace
@@ -93,6 +108,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .time = {"O(n f e log n)", "n log n"},
         .memory = {"O(n f e)", "n"},
         .sums = MixedSums,
+        .why_not = OnlyKeyMask,
         .norm_bound = FftBound,
         .needs = "FFTW",
         .prepare = PrepareFftKernelized},
@@ -109,6 +125,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .time = {"O(n f e log n)", "n log n"},
         .memory = {"O(n (f + e))", "n"},
         .sums = MixedWideSums,
+        .why_not = OnlyKeyMask,
         .norm_bound = Fft64Bound,
         .prepare = PrepareKernelized<Streamed64>},
        {.id = "auto",
@@ -117,6 +134,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .time = {"O(min(n^2 (f + e), n f e log n))", "n log n"},
         .memory = {"O(n (f + e))", "n"},
         .sums = AutoSums,
+        .why_not = OnlyKeyMask,
         .norm_bound = AutoBound,
         .prepare = PrepareKernelized<AutoKernelized>}});
 }

@@ -4,6 +4,11 @@
 //
 //   dense        phi(Q) phi(K)^T in memory, masked, times V by GEMM:
 //                O(n^2 (f+e)). The baseline that speed-ups are quoted against.
+//   tiled        the same sums in tiles of 12 queries by 64 keys, without any
+//                array of n^2 elements. In a window of w keys it visits only
+//                the tiles that the window meets: O(n w (f+e)). The other
+//                algorithms keep sums over all keys, from which none can be
+//                taken away without cancellation.
 //   associative  the other bracket first: phi(K)^T [V, 1] by GEMM, then
 //                phi(Q) times that. O(n f e) time, O(f e) state; not causal.
 //   prefix_sum   causal: every running sum in memory. O(n f e) time and memory:
@@ -31,6 +36,15 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .what = "features times features by GEMM, masked, times values by GEMM",
         .sums = DirectSums,
         .prepare = PrepareKernelized<DenseKernelized>},
+       {.id = "tiled",
+        .what = "12 x 128 weights at a time, in registers; those outside of a "
+                "window not at all",
+        .source = "FastRPB eq. 2",
+        .time = {"O(n^2 (f + e)), or O(n w (f + e)) in a window of w keys",
+                 "n^2"},
+        .memory = {"O(n (f + e))", "n"},
+        .sums = DirectSums,
+        .prepare = PrepareKernelized<TiledKernelized>},
        {.id = "associative",
         .what = "key features times values by GEMM first (not causal)",
         .memory = {"O(f e)", "1"},
@@ -42,7 +56,7 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .time = {"O(n f e)", "n"},
         .memory = {"O(n f e)", "n"},
         .sums = DirectSums,
-        .why_not = OnlyCausal,
+        .why_not = OnlySumsOfKeys<true>,
         .norm_bound = SignedFeatureBound,
         .prepare = PrepareKernelized<PrefixSumAttention>},
        {.id = "recurrent",
@@ -51,7 +65,7 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .time = {"O(n f e)", "n"},
         .memory = {"O(f e)", "1"},
         .sums = DirectSums,
-        .why_not = OnlyCausal,
+        .why_not = OnlySumsOfKeys<true>,
         .norm_bound = SignedFeatureBound,
         .prepare = PrepareKernelized<RecurrentAttention>},
        {.id = "chunked",

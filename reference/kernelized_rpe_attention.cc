@@ -1,7 +1,8 @@
 #include "reference/kernelized_rpe_attention.h"
 
-#include "reference/base/image.h"
+#include "reference/base/offset_bias.h"
 #include "reference/base/operator_with.h"
+#include "reference/base/pair_tensor.h"
 #include "reference/kernelized/kernelized.h"
 
 namespace subquad {
@@ -28,7 +29,8 @@ class KernelizedRpeAttentionOperator final
     static const Description kDescription = {
         "kernelized_rpe_attention",
         "out_i = phi(q_i)^T sum_j exp(b(j-i)) phi(k_j) v_j^T / phi(q_i)^T "
-        "sum_j exp(b(j-i)) phi(k_j)",
+        "sum_j exp(b(j-i)) phi(k_j) over the keys that mask and parameters "
+        "leave visible",
         "NPRF eq. 10-13, algorithm 1"};
     return kDescription;
   }
@@ -40,7 +42,8 @@ class KernelizedRpeAttentionOperator final
     // An image needs both height and width, a sequence has neither.
     const bool image = params.Has("height") || params.Has("width");
     // An image has no padding, so key_lengths does not apply.
-    for (ParamRule& rule : VisibleKeysParams({.query_offset = !image}))
+    for (ParamRule& rule : VisibleKeysParams(
+             {.query_offset = !image, .windows = true, .packed = true}))
       if (!image || rule.name != "key_lengths")
         rules.push_back(std::move(rule));
     std::ranges::move(NormaliserParams(), std::back_inserter(rules));
@@ -65,18 +68,16 @@ class KernelizedRpeAttentionOperator final
     signature.inputs = {
         {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
     AddOmega(params, signature);
-    TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter};
-    bias.offset_axes = {OffsetAxis::OfIndices(0, "n_q")};
-    if (image) {
-      bias.shape = {"2*height-1", "2*width-1"};
-      bias.offset_axes = {{0, "1-height"}, {1, "1-width"}};
-    }
-    bias.may_be_minus_infinity = true;
-    signature.inputs.push_back(bias);
+    signature.inputs.push_back(BiasRule(params));
+    signature.inputs.push_back(MaskRule(n_q, n_k));
     signature.outputs = {{"out", {n_q, "e"}}};
     signature.queries = n_q;
     signature.keys = n_k;
     return signature;
+  }
+
+  void CheckSizes(const Problem& problem) const override {
+    SequencesOf(problem.params, problem.queries, problem.keys);  // checks them
   }
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {

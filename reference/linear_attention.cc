@@ -1,6 +1,7 @@
 #include "reference/linear_attention.h"
 
 #include "reference/base/operator_with.h"
+#include "reference/base/pair_tensor.h"
 #include "reference/kernelized/kernelized.h"
 
 namespace subquad {
@@ -26,14 +27,16 @@ class LinearAttentionOperator final
   const Description& description() const override {
     static const Description kDescription = {
         "linear_attention",
-        "out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j)",
+        "out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j) "
+        "over the keys that mask and parameters leave visible",
         "FastRPB eq. 3; Transformers II eq. 18-20; LRPE section II"};
     return kDescription;
   }
 
   std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = FeatureMapParams(params);
-    std::ranges::move(VisibleKeysParams(), std::back_inserter(rules));
+    std::ranges::move(VisibleKeysParams({.windows = true, .packed = true}),
+                      std::back_inserter(rules));
     std::ranges::move(NormaliserParams(), std::back_inserter(rules));
     rules.push_back(ParamRule::Scale("1"));
     return rules;
@@ -48,8 +51,13 @@ class LinearAttentionOperator final
     signature.inputs = {
         {"q", {"n_q", "d"}}, {"k", {"n_k", "d"}}, {"v", {"n_k", "e"}}};
     AddOmega(params, signature);
+    signature.inputs.push_back(MaskRule("n_q", "n_k"));
     signature.outputs = {{"out", {"n_q", "e"}}};
     return signature;
+  }
+
+  void CheckSizes(const Problem& problem) const override {
+    SequencesOf(problem.params, problem.queries, problem.keys);  // checks them
   }
 
   void CompleteParams(int64_t, uint64_t, Params& params) const override {

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "reference/base/image.h"
+#include "reference/base/offset_bias.h"
 #include "reference/base/operator_with.h"
+#include "reference/base/pair_tensor.h"
 #include "reference/base/visible_keys.h"
 #include "reference/softmax/distance_buckets.h"
 #include "reference/softmax/softmax_rows.h"
@@ -43,15 +43,10 @@ class SoftmaxAttentionReference : public Reference<Real> {
         mask_(problem, inputs, "mask"),
         sinks_(problem.HasInput("sinks") ? &inputs["sinks"] : nullptr),
         lse_(IndexOf(problem.outputs, "lse")),
-        by_offset_{problem.queries,
-                   problem.params.Has("width") ? problem.Dim("width") : 0},
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         visible_(problem),
-        is_packed_(problem.params.Has("packed_q")),
-        before_(OffsetsOf(
-                    SequencesOf(problem.params, problem.queries, problem.keys))
-                    .before),
+        bias_index_(problem, visible_),
         scale_(SoftmaxScale<Real>(problem)),
         softcap_(problem.params.Has("softcap")
                      ? problem.params.Number("softcap")
@@ -65,9 +60,10 @@ class SoftmaxAttentionReference : public Reference<Real> {
     if (sinks_) row.AddSink(static_cast<Real>(*sinks_->Head(id.head)));
     const int64_t end = visible_.End(id.head, id.row);
     for (int64_t j = visible_.First(id.head, id.row); j < end; ++j) {
-      if (const double* sees = mask_.At(id, j); sees && *sees == 0) continue;
+      if (const double* sees = mask_.At(id.head, id.row, j); sees && *sees == 0)
+        continue;
       const double* const of_offset = BiasOfOffset(id.head, id.row, j);
-      const double* const of_pair = pair_bias_.At(id, j);
+      const double* const of_pair = pair_bias_.At(id.head, id.row, j);
       if ((of_offset && *of_offset == kHidden) ||
           (of_pair && *of_pair == kHidden))
         continue;
@@ -92,31 +88,9 @@ class SoftmaxAttentionReference : public Reference<Real> {
   }
 
  private:
-  // A tensor with an entry for each query and key, or none.
-  class OfPairs {
-   public:
-    OfPairs(const Problem& problem, const Inputs& inputs,
-            const std::string& name)
-        : tensor_(problem.HasInput(name) ? &inputs[name] : nullptr) {}
-
-    // Returns null if there is no such tensor.
-    const double* At(const RowId& id, int64_t key) const {
-      if (!tensor_) return nullptr;
-      const int64_t keys = tensor_->shape.back();
-      const int64_t rows = tensor_->SliceSize() / keys;
-      const int64_t row = rows == 1 ? 0 : id.row, column = keys == 1 ? 0 : key;
-      return tensor_->Head(id.head) + row * keys + column;
-    }
-
-   private:
-    const Tensor* tensor_;
-  };
-
   // Returns the entry of a bias or of a table of buckets; null without one.
   const double* BiasOfOffset(int64_t head, int64_t i, int64_t j) const {
-    if (bias_)
-      return bias_->Head(head) + (is_packed_ ? visible_.Offset(i, j) + before_
-                                             : by_offset_.Index(i, j));
+    if (bias_) return bias_->Head(head) + bias_index_.Of(i, j);
     if (!table_) return nullptr;
     return table_->Head(head) + buckets_->Of(visible_.Offset(i, j));
   }
@@ -136,26 +110,16 @@ class SoftmaxAttentionReference : public Reference<Real> {
   const Tensor* slopes_;
   const Tensor* table_;
   const std::optional<DistanceBuckets> buckets_;  // of the table's entries
-  const OfPairs pair_bias_, mask_;
+  const PairTensor pair_bias_, mask_;
   const Tensor* sinks_;
   const int lse_;  // the index of this output, or -1
-  const BiasByOffset by_offset_;
   const int64_t d_, e_;
   const VisibleKeys visible_;
-  const bool is_packed_;
-  const int64_t before_;  // of the offsets of the bias
+  const OffsetBiasIndex bias_index_;
   const Real scale_;
   const double softcap_;  // 0: none
   const double roundoff_;
 };
-
-// Draws a mask: three of four pairs are visible, and one of 16 queries sees
-// nothing. One entry for all pairs shows them.
-double SeesThreeOfFour(double drawn, const Element& element) {
-  if (ElementCount(element.shape) == 1) return 1;
-  const bool is_blind = element.index / element.shape.back() % 16 == 13;
-  return !is_blind && drawn < 0.75 ? 1 : 0;
-}
 
 class SoftmaxAttentionOperator final
     : public OperatorWith<SoftmaxAttentionReference> {
@@ -203,32 +167,13 @@ class SoftmaxAttentionOperator final
                          SizeRule::Length("n_k", "keys")};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
-    TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter};
-    bias.offset_axes = {OffsetAxis::OfIndices(0, "n_q")};
-    if (image) {
-      bias.shape = {"2*height-1", "2*width-1"};
-      bias.offset_axes = {{0, "1-height"}, {1, "1-width"}};
-    } else if (params.Has("packed_q") && params.Has("packed_k")) {
-      const auto sum = [&](const char* name) {
-        const IntegerList& lengths = params.List(name);
-        return std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-      };
-      const OffsetRange offsets =
-          OffsetsOf(SequencesOf(params, sum("packed_q"), sum("packed_k")));
-      bias.shape = {std::to_string(offsets.count())};
-      bias.offset_axes = {{0, std::to_string(-offsets.before)}};
-    }
+    TensorRule bias = BiasRule(params);
     bias.optional = true;
-    bias.may_be_minus_infinity = true;
     TensorRule slopes{"slopes", {}, Role::kParameter, Draw::kPositive};
     slopes.optional = true;
     TensorRule buckets{"buckets", {"B"}, Role::kParameter};
     buckets.optional = true;
-    TensorRule mask{"mask",
-                    {n_q, n_k},
-                    Role::kParameter,
-                    Draw{Draw::From::kUniform, SeesThreeOfFour}};
-    mask.optional = mask.per_pair = mask.fixed = mask.zero_or_one = true;
+    TensorRule mask = MaskRule(n_q, n_k);
     TensorRule pair_bias{"pair_bias", {n_q, n_k}, Role::kParameter};
     pair_bias.optional = pair_bias.per_pair = true;
     pair_bias.may_be_minus_infinity = true;

@@ -65,7 +65,13 @@ SHARED_WITH_FAST_PROGRAMS = (
     "reference/softmax/position_scheme.h",
 )
 # Fast implementations have their own masks, scales and indices in a vector by offset.
-NOT_SHARED = ("reference/base/image.h", "reference/base/visible_keys.cc", "reference/base/visible_keys.h")
+NOT_SHARED = (
+    "reference/base/image.h",
+    "reference/base/offset_bias.h",
+    "reference/base/pair_tensor.h",
+    "reference/base/visible_keys.cc",
+    "reference/base/visible_keys.h",
+)
 # The device is used through its interface only.
 INTERFACES = {"cuda/device.h": ("harness/", "cuda/")}
 # Libraries, by the start of a header's path, and the only folders that use them.

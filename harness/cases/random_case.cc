@@ -170,8 +170,10 @@ void DrawSizes(const CaseRequest& request, Dice& dice, Values& values) {
     values.emplace_back("omega", "orthogonal");
 }
 
-// Draws the lengths of packed sequences, and their positions if they have some.
-void DrawPacking(const Problem& problem, Dice& dice, Values& values) {
+// Draws the lengths of packed sequences, and their positions if they have some,
+// of which none is below `least_offset`.
+void DrawPacking(const Problem& problem, int64_t least_offset, Dice& dice,
+                 Values& values) {
   const int64_t count = dice.Between(2, 5);
   const auto split = [&](int64_t all) {
     std::vector<int64_t> cuts = {0, all};
@@ -197,8 +199,9 @@ void DrawPacking(const Problem& problem, Dice& dice, Values& values) {
   if (!dice.Chance(0.4)) return;
   IntegerList offsets;
   for (size_t s = 0; s < keys.size(); ++s)
-    offsets.push_back(dice.Chance(0.6) ? keys[s] - queries[s]
-                                       : dice.Between(-3, 20));
+    offsets.push_back(std::max(least_offset, dice.Chance(0.6)
+                                                 ? keys[s] - queries[s]
+                                                 : dice.Between(-3, 20)));
   std::erase_if(
       values, [](const auto& value) { return value.first == "query_offset"; });
   values.emplace_back("query_offset", text(offsets));
@@ -210,7 +213,10 @@ void DrawKeyLengths(const CaseRequest& request, Dice& dice, Values& values) {
   const auto rules = probe.op->ParamRules(probe.params);
   if (std::ranges::count(rules, "packed_q", &ParamRule::name) > 0 &&
       !probe.params.Has("height") && dice.Chance(0.25))
-    return DrawPacking(ProblemOf(probe), dice, values);
+    return DrawPacking(
+        ProblemOf(probe),
+        std::ranges::find(rules, "query_offset", &ParamRule::name)->min, dice,
+        values);
   if (std::ranges::count(rules, "key_lengths", &ParamRule::name) == 0 ||
       !dice.Chance(0.25))
     return;

@@ -189,12 +189,13 @@ std::vector<Values> FormsOf(const Operator& op, const Params& params,
     forms.push_back({{"packed_q", fmt::format("{}+0+{}+0", middle / 4,
                                               middle - middle / 4)},
                      {"packed_k", fewer}});
-    // Each chunk is at the end of its sequence.
+    // Each chunk is at the end of its sequence, if it may begin before it.
+    const int64_t second = std::max(offset->min, middle / 4 - middle / 2);
     forms.push_back(
         {{"packed_q", fmt::format("{}+{}", middle / 4, middle - middle / 4)},
          {"packed_k", fmt::format("{}+{}", middle / 2, middle - middle / 2)},
-         {"query_offset", fmt::format("{}+{}", middle / 2 - middle / 4,
-                                      middle / 4 - middle / 2)},
+         {"query_offset",
+          fmt::format("{}+{}", middle / 2 - middle / 4, second)},
          {"batch", "2"},
          {"heads", "2"}});
   }

@@ -57,7 +57,11 @@ void MistakeMask(Subject& subject) {
       Reorder(values, 1, [&](int64_t to) { return to % keys ? to - 1 : to; });
     });
   ReadOtherPairs(subject, *mask);
-  if (subject.problem.backward || subject.Input("pair_bias")) return;
+  const Problem& problem = subject.problem;
+  const bool may_have_bias =
+      IndexOf(problem.op->SignatureFor(problem.params, false).inputs,
+              "pair_bias") >= 0;
+  if (problem.backward || !may_have_bias || subject.Input("pair_bias")) return;
   subject.Add("mask added to the scores as numbers 0 and 1",
               [](AlteredProblem& altered) {
                 Tensor& changed = altered.Change("mask");

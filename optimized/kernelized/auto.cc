@@ -38,9 +38,7 @@ int64_t Crossover(const KernelizedShape& shape) {
 
 template <typename T>
 KernelizedEstimate<T>::KernelizedEstimate(const KernelizedShape& shape) {
-  const double pairs =
-      static_cast<double>(shape.heads) * static_cast<double>(shape.n_q) *
-      static_cast<double>(shape.n_k) * (shape.causal ? 0.5 : 1);
+  const double pairs = static_cast<double>(shape.heads) * shape.SeenPairs();
   tiled = pairs * 2 * static_cast<double>(shape.f + WholeVectors<T>(shape.e));
   Layout counting = Layout::Counting(1);
   streamed = TransformCost<T>() * StreamedFft<T, T>(shape, counting).Flops();

@@ -29,11 +29,13 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
   const int64_t f = shape_.f, d = shape_.d;
   const int64_t k_chunks = (head.keys + kChunk - 1) / kChunk;
   const int64_t q_chunks = (shape_.n_q + kChunk - 1) / kChunk;
-  const auto compute = [&](const T* x, int64_t n, int64_t chunk,
-                           const Work& work) {
-    const int64_t count = std::min(kChunk, n - chunk * kChunk);
-    features_.Compute(x + chunk * kChunk * d, count, head.omega, work.scratch,
-                      work.mantissa, work.exponent);
+  const auto compute = [&](bool key, int64_t chunk, const Work& work) {
+    const int64_t first = chunk * kChunk;
+    const int64_t count =
+        std::min(kChunk, (key ? head.keys : shape_.n_q) - first);
+    features_.Compute((key ? head.k : head.q) + first * d, count, head.omega,
+                      work.scratch, work.mantissa, work.exponent);
+    if (key) head.HideKeys(first, count, f, work.mantissa, work.exponent);
     return count;
   };
   // Finds the largest exponents first: one maximum per worker, which does not
@@ -42,7 +44,7 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
     std::fill_n(WorkOf(worker).largest, f, kNoExponent<T>);
   pool.For(k_chunks, [&](int64_t chunk, int worker) {
     const Work work = WorkOf(worker);
-    const int64_t count = compute(head.k, head.keys, chunk, work);
+    const int64_t count = compute(true, chunk, work);
     RunningKeyScale<T> scale(nullptr, work.largest, f);
     for (int64_t j = 0; j < count; ++j) scale.See(work.exponent + j * f);
   });
@@ -55,8 +57,7 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
     const bool key = task < k_chunks;
     const int64_t n = key ? shape_.n_k : shape_.n_q;
     const int64_t chunk = key ? task : task - k_chunks;
-    const int64_t count =
-        compute(key ? head.k : head.q, key ? head.keys : n, chunk, work);
+    const int64_t count = compute(key, chunk, work);
     T* values = (key ? keys_ : queries_).data() + chunk * kChunk;
     for (int64_t j = 0; j < count; ++j) {
       T* row = work.mantissa + j * f;
@@ -130,6 +131,7 @@ typename DirectRows<T>::Chunk DirectRows<T>::ReadKeys(
   Chunk chunk = {first, std::min(kKeys, head.keys - first), false, false};
   features_.Compute(head.k + first * shape_.d, chunk.count, head.omega,
                     work.scratch, work.k_mantissa, work.k_exponent);
+  head.HideKeys(first, chunk.count, shape_.f, work.k_mantissa, work.k_exponent);
   chunk.one_scale = OneScale(chunk.count, &chunk.zeros, work);
   return chunk;
 }
@@ -188,10 +190,12 @@ T DirectRows<T>::AddBias(int64_t x, int64_t row, const T* bias, T common,
   T* exponent = work.exponents + x * kKeys;
   T top = work.tops[x];
   for (int64_t j = 0; j < visible; ++j) {
-    const T b = bias[shape_.BiasIndex(row, first + j)];
+    const int64_t at = shape_.BiasIndex(row, first + j);
+    const T b = bias[at];
     // A key without a feature in common must not determine the scale, however
     // large its bias.
-    const bool live = b >= std::numeric_limits<T>::lowest() &&
+    const bool live = shape_.MayBeSeen(at) &&
+                      b >= std::numeric_limits<T>::lowest() &&
                       exponent[j] > kLeastExponent<T> && weight[j] != 0;
     T power;
     const T c = SplitExpFast(live ? b - common : T{0}, &power);

@@ -36,6 +36,7 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
     ExtendValues(head.v + row * shape_.e, count, shape_.e, extended);
     if (scale.Plain() &&
         features_.Plain(keys, count, head.omega, work.scratch, mantissa)) {
+      head.HideKeys(row, count, f, mantissa);
       scale.SeePlain(mantissa, count, factor);
       AddProduct(RowsOf(mantissa, count, f).transpose(),
                  RowsOf(extended, count, width), RowsOf(state.sums, f, width));
@@ -43,6 +44,7 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
     }
     features_.Compute(keys, count, head.omega, work.scratch, mantissa,
                       exponent);
+    head.HideKeys(row, count, f, mantissa, exponent);
     for (int64_t start = 0, t = 0; start < count; start = t) {
       for (t = start; t < count; ++t) {
         if (!scale.Fits(exponent + t * f)) {

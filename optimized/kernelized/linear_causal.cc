@@ -48,6 +48,7 @@ bool CausalTokens<T>::Plain(T* keys, T* queries) {
       !features_.Plain(head_.q + first_query_ * shape_.d, queries_, head_.omega,
                        scratch_.data(), queries))
     return false;
+  head_.HideKeys(first_key_, keys_, shape_.f, keys);
   scale_.SeePlain(keys, keys_, factor_.data());
   std::fill_n(keys + keys_ * shape_.f, (count_ - keys_) * shape_.f, T{0});
   std::fill_n(tops_.data(), queries_, T{0});
@@ -56,9 +57,12 @@ bool CausalTokens<T>::Plain(T* keys, T* queries) {
 
 template <typename T>
 void CausalTokens<T>::Compute() {
-  if (keys_ > 0)
+  if (keys_ > 0) {
     features_.Compute(head_.k + first_key_ * shape_.d, keys_, head_.omega,
                       scratch_.data(), k_mantissa_.data(), k_exponent_.data());
+    head_.HideKeys(first_key_, keys_, shape_.f, k_mantissa_.data(),
+                   k_exponent_.data());
+  }
   if (queries_ > 0)
     features_.Compute(head_.q + first_query_ * shape_.d, queries_, head_.omega,
                       scratch_.data(), q_mantissa_.data(), q_exponent_.data());

@@ -13,16 +13,18 @@ namespace subquad {
 template <typename T>
 BiasByRow<T>::BiasByRow(const KernelizedShape& shape, Layout& layout)
     : shape_(shape),
-      mantissa_(layout, shape.has_bias ? shape.BiasCount() : 0),
+      mantissa_(layout, shape.WeighsPairs() ? shape.BiasCount() : 0),
       exponent_(layout, mantissa_.size()) {}
 
 template <typename T>
 void BiasByRow<T>::Split(const T* bias) const {
-  const T shift = CommonBias(bias, mantissa_.size());
+  const T shift = bias ? CommonBias(bias, mantissa_.size()) : T{0};
   for (int64_t t = 0; t < mantissa_.size(); ++t) {
-    const bool visible = bias[t] >= std::numeric_limits<T>::lowest();
+    const T b = bias ? bias[t] : T{0};
+    const bool visible =
+        shape_.MayBeSeen(t) && b >= std::numeric_limits<T>::lowest();
     T power;
-    const T mantissa = SplitExpFast(visible ? bias[t] - shift : T{0}, &power);
+    const T mantissa = SplitExpFast(visible ? b - shift : T{0}, &power);
     mantissa_[t] = visible ? mantissa : T{0};
     exponent_[t] = visible ? power : kNoExponent<T>;
   }
@@ -30,7 +32,7 @@ void BiasByRow<T>::Split(const T* bias) const {
 
 template <typename T>
 int64_t BiasByRow<T>::Horizon() const {
-  if (empty() || shape_.is_image()) return shape_.n_k - 1;
+  if (shape_.is_image()) return shape_.n_k - 1;
   int64_t t = mantissa_.size() - 1;
   while (t > 0 && mantissa_[t] == 0) --t;
   return t - shape_.BiasMiddle();
@@ -50,7 +52,7 @@ QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
       k_values_(
           layout,
           (tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k) * shape.f),
-      k_row_(layout, shape.has_bias ? shape.n_k : 0),
+      k_row_(layout, shape.WeighsPairs() ? shape.n_k : 0),
       q_mantissa_(layout, shape.n_q * shape.f),
       q_exponent_(layout, shape.n_q * shape.f),
       q_top_(layout, shape.n_q),
@@ -60,7 +62,7 @@ QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
       factor_(layout, shape.f),
       scratch_(layout, features_.ScratchSize(kBlock)),
       direct_(layout,
-              shape.has_bias ? Cut<T>::template Size<Direct>(shape) : 0),
+              shape.WeighsPairs() ? Cut<T>::template Size<Direct>(shape) : 0),
       scale_(scale_numbers_.data(), live_.data(), shape.f) {}
 
 template <typename T>
@@ -78,13 +80,16 @@ void QuadraticFeatures<T>::Compute(ThreadPool& pool,
         scratch_[worker],
         (key ? k_mantissa_ : q_mantissa_).data() + row * shape_.f,
         (key ? k_exponent_ : q_exponent_).data() + row * shape_.f);
+    if (key)
+      head.HideKeys(row, count, shape_.f, k_mantissa_.data() + row * shape_.f,
+                    k_exponent_.data() + row * shape_.f);
   });
   horizon_ = shape_.n_k - 1;
   if (!bias_.empty()) {
     bias_.Split(head.bias);
     horizon_ = bias_.Horizon();
   }
-  if (shape_.causal) horizon_ = std::min(horizon_, shape_.seen.first());
+  horizon_ = std::min(horizon_, shape_.seen.LastOfZero());
   scale_.Clear();
 }
 
@@ -123,13 +128,15 @@ void QuadraticFeatures<T>::DirectRow(const HeadTensors<T>& head, int64_t i,
   std::fill_n(out, e, T{0});
   T top = 4 * kNoExponent<T>, total = 0;
   bias_.ForRow(
-      i, 0, SeenBy(i),
+      i, FirstSeenBy(i), SeenBy(i),
       [&](int64_t first, int64_t count, const T* mantissas, const T* powers) {
         for (int64_t x = 0; x < count; ++x) {
           const int64_t j = first + x;
           const T* exponents = k_exponent_.data() + j * f;
           T exponent = LargestSum(q_exponent, exponents, f);
-          if (mantissas[x] == 0 || !(exponent > kLeastExponent<T>)) continue;
+          if (mantissas[x] == 0 || !(exponent > kLeastExponent<T>) ||
+              head.Hides(i, j))
+            continue;
           const T product =
               PairProduct(q_mantissa, q_exponent, k_mantissa_.data() + j * f,
                           exponents, exponent, f);
@@ -154,8 +161,7 @@ void QuadraticFeatures<T>::DirectRow(const HeadTensors<T>& head, int64_t i,
 // ---- dense -----------------------------------------------------------------
 
 double QuadraticFlops(const KernelizedShape& shape) {
-  return static_cast<double>(shape.heads) * static_cast<double>(shape.n_q) *
-         static_cast<double>(shape.n_k) * (shape.causal ? 0.5 : 1) *
+  return static_cast<double>(shape.heads) * shape.SeenPairs() *
          (2.0 * static_cast<double>(shape.f + shape.e) + 1);
 }
 
@@ -199,7 +205,8 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
     T* weight = weights_.data() + i * n_k;
     const int64_t visible = features_.SeenBy(i);
     if (!features_.bias().empty())
-      features_.ApplyBias(i, 0, visible, features_.TopExponent(i), weight);
+      features_.ApplyBias(head, i, 0, visible, features_.TopExponent(head, i),
+                          weight);
     std::fill(weight + visible, weight + columns, T{0});
   }
   Multiply(T{1}, weights, RowsOf(values_.data(), columns, width),
@@ -320,9 +327,10 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
   std::fill_n(sums, rows_ * (width + kLanes), T{0});
   if (!features_.bias().empty())
     for (int64_t i = first; i < last; ++i)
-      tops[i - row] = features_.TopExponent(i);
+      tops[i - row] = features_.TopExponent(head, i);
   const int64_t seen_by_last = features_.SeenBy(last - 1);
-  for (int64_t key = 0; key < seen_by_last; key += kTile) {
+  for (int64_t key = features_.FirstSeenBy(first) / kTile * kTile;
+       key < seen_by_last; key += kTile) {
     const int64_t count = std::min(kTile, shape_.n_k - key);
     for (int64_t group = row; group < end; group += kGroup) {
       if (group + kGroup <= first || group >= last) continue;
@@ -342,7 +350,8 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
         const int64_t visible =
             mine ? std::clamp<int64_t>(features_.SeenBy(i) - key, 0, count) : 0;
         if (visible > 0 && !features_.bias().empty())
-          features_.ApplyBias(i, key, key + visible, tops[i - row], score);
+          features_.ApplyBias(head, i, key, key + visible, tops[i - row],
+                              score);
         std::fill(score + visible, score + kTile, T{0});
       }
       AddTotals<T, kGroup, kTile>(scores, totals + (group - row) * kLanes);

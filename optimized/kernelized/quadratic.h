@@ -18,15 +18,17 @@
 
 namespace subquad {
 
-// Stores exp(bias) as mantissas and exponents, by pairs of positions.
+// Stores exp(bias) as mantissas and exponents, by pairs of positions; zero
+// outside of windows. A window or a mask of pairs needs it without a bias too:
+// a key that they hide from a query must not determine the query's scale.
 template <typename T>
 class BiasByRow {
  public:
   BiasByRow(const KernelizedShape& shape, Layout& layout);
 
   bool empty() const { return mantissa_.size() == 0; }
-  void Split(const T* bias) const;
-  // Returns how far ahead of itself a query sees anything.
+  void Split(const T* bias) const;  // null: zero everywhere
+  // Returns how far ahead of query 0 the last of its visible entries is.
   int64_t Horizon() const;
 
   // Calls visit(j, count, mantissas, exponents) for contiguous runs of the keys
@@ -81,17 +83,22 @@ class QuadraticFeatures {
     process(begin, shape_.n_q);
   }
 
+  // Query i sees no key before FirstSeenBy(i), and none from SeenBy(i) on.
   int64_t SeenBy(int64_t i) const {
     return std::clamp<int64_t>(i + horizon_ + 1, 0, keys_);
+  }
+  int64_t FirstSeenBy(int64_t i) const {
+    return std::clamp<int64_t>(i + shape_.seen.FirstOfZero(), 0, SeenBy(i));
   }
   const T* queries() const { return q_mantissa_.data(); }  // [n_q, f]
   const T* keys() const { return k_values_.data(); }
   const BiasByRow<T>& bias() const { return bias_; }
 
   // Multiplies weights[0, last - first) of query i for keys [first, last) by
-  // the factors that scaling and bias left out; `top` is TopExponent(i).
-  void ApplyBias(int64_t i, int64_t first, int64_t last, T top,
-                 T* weights) const {
+  // the factors that scaling and bias left out, and by its mask of pairs; `top`
+  // is TopExponent(i).
+  void ApplyBias(const HeadTensors<T>& head, int64_t i, int64_t first,
+                 int64_t last, T top, T* weights) const {
     bias_.ForRow(i, first, last,
                  [&](int64_t j, int64_t count, const T* m, const T* k) {
                    const T* key = k_row_.data() + j;
@@ -99,6 +106,9 @@ class QuadraticFeatures {
                    for (int64_t x = 0; x < count; ++x)
                      w[x] *= m[x] * PowerOfTwo(k[x] + key[x] - top);
                  });
+    if (!head.has_pair_mask()) return;
+    for (int64_t j = first; j < last; ++j)
+      if (head.Hides(i, j)) weights[j - first] = 0;
   }
   // Writes the output of query i from its sums: of weights times values [e],
   // and of weights alone.
@@ -112,15 +122,22 @@ class QuadraticFeatures {
   SumScale ScaleOf(const HeadTensors<T>& head, int64_t i) const {
     const double top = static_cast<double>(q_top_[i]);
     if (bias_.empty() || shape_.normaliser.is_plain()) return ScaleOfSums(top);
-    return ScaleOfSums(top + static_cast<double>(TopExponent(i)),
+    return ScaleOfSums(top + static_cast<double>(TopExponent(head, i)),
                        CommonWeight(head.bias, shape_.BiasCount()));
   }
 
-  T TopExponent(int64_t i) const {
+  // Returns the largest exponent of a key and its bias that query i sees.
+  T TopExponent(const HeadTensors<T>& head, int64_t i) const {
     T top = 2 * kNoExponent<T>;
-    bias_.ForRow(i, 0, SeenBy(i),
+    bias_.ForRow(i, FirstSeenBy(i), SeenBy(i),
                  [&](int64_t j, int64_t count, const T*, const T* k) {
-                   top = std::max(top, LargestSum(k, k_row_.data() + j, count));
+                   const T* key = k_row_.data() + j;
+                   if (!head.has_pair_mask())
+                     top = std::max(top, LargestSum(k, key, count));
+                   else
+                     for (int64_t x = 0; x < count; ++x)
+                       if (!head.Hides(i, j + x))
+                         top = std::max(top, k[x] + key[x]);
                  });
     return top;
   }
@@ -159,7 +176,7 @@ class QuadraticFeatures {
   RunningKeyScale<T> scale_;
 };
 
-// Counts the flops of either algorithm, with half the pairs if it is causal.
+// Counts the flops of either algorithm for the pairs that are visible.
 double QuadraticFlops(const KernelizedShape& shape);
 
 template <typename T>

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numbers>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "optimized/base/buffer.h"
@@ -13,10 +15,13 @@
 #include "optimized/base/thread_pool.h"
 #include "optimized/kernelized/feature_rows.h"
 #include "reference/contract/kernelized.h"
+#include "reference/contract/pair_places.h"
+#include "reference/contract/sequence_problems.h"
 
 namespace subquad {
 
-// The tensors of one head. omega and bias are null if absent.
+// The tensors of one head, or of one of its packed sequences. omega, bias and
+// mask are null if absent.
 template <typename T>
 struct HeadTensors {
   const T* q;
@@ -24,23 +29,58 @@ struct HeadTensors {
   const T* v;
   const T* omega;
   const T* bias;
+  const T* mask;
+  PairPlaces in_mask;
   T* out;
   int64_t index;  // of the head
   int64_t keys;   // without padding
+
+  // True if the mask hides a key from some queries and not from others.
+  bool has_pair_mask() const { return mask && in_mask.query > 0; }
+  bool Hides(int64_t i, int64_t j) const {
+    return mask && mask[in_mask.At(i, j)] == 0;
+  }
+  // Replaces the features [count, f] of keys from `first` on by zeros where the
+  // mask hides them from all queries.
+  void HideKeys(int64_t first, int64_t count, int64_t f, T* mantissa,
+                T* exponent = nullptr) const {
+    if (!mask || has_pair_mask()) return;
+    for (int64_t t = 0; t < count; ++t) {
+      if (!Hides(0, first + t)) continue;
+      std::fill_n(mantissa + t * f, f, T{0});
+      if (exponent) std::fill_n(exponent + t * f, f, kNoExponent<T>);
+    }
+  }
 };
 
 template <typename T>
 std::vector<HeadTensors<T>> TensorsByHead(const Problem& problem,
-                                          const Arrays& arrays) {
-  const auto array_of = [&](const std::string& name, int64_t head) {
-    return problem.HasInput(name) ? arrays.In<T>(name).Head(head) : nullptr;
+                                          const Arrays& arrays,
+                                          const SequenceProblem& sequence) {
+  // Null while a layout counts.
+  const auto part = [&](const std::string& name, int64_t head,
+                        int64_t first) -> const T* {
+    if (!problem.HasInput(name)) return nullptr;
+    const T* whole = arrays.In<T>(name).Head(head);
+    return whole ? whole + first : nullptr;
   };
-  const SeenKeys seen(problem);
+  const int64_t d = problem.Dim("d"), e = problem.Dim("e");
+  const int64_t query = sequence.first_query, key = sequence.first_key;
+  PairPlaces places =
+      problem.HasInput("mask") ? PairPlaces::Of(problem, "mask") : PairPlaces{};
+  const int64_t first_pair = places.At(query, key);
+  // One query sees what its mask of keys shows.
+  if (sequence.problem.queries == 1) places.query = 0;
+  const SeenKeys seen(sequence.problem);
   std::vector<HeadTensors<T>> heads;
-  for (int64_t h = 0; h < problem.heads; ++h)
-    heads.push_back({array_of("q", h), array_of("k", h), array_of("v", h),
-                     array_of("omega", h), array_of("bias", h),
-                     arrays.Out<T>("out").Head(h), h, seen.Of(h)});
+  for (int64_t h = 0; h < problem.heads; ++h) {
+    T* out = arrays.Out<T>("out").Head(h);
+    heads.push_back({part("q", h, query * d), part("k", h, key * d),
+                     part("v", h, key * e), part("omega", h, 0),
+                     part("bias", h, sequence.first_bias),
+                     part("mask", h, first_pair), places,
+                     out ? out + query * e : nullptr, h, seen.Of(h)});
+  }
   return heads;
 }
 
@@ -51,9 +91,10 @@ struct SumScale {
 };
 
 // Returns exp of the common bias that CommonBias subtracts from every entry.
-// Beyond the limits there are only zeros and infinities.
+// Beyond the limits there are only zeros and infinities. One without a bias.
 template <typename T>
 SumScale CommonWeight(const T* bias, int64_t count) {
+  if (!bias) return {};
   // ln 2 in two parts, the first with so few bits that its products are exact.
   constexpr double kHigh = 0x1.62e42p-1;
   constexpr double kLow =
@@ -121,30 +162,76 @@ void ExtendValues(const T* values, int64_t rows, int64_t e, T* extended) {
 }
 
 // An algorithm has a constructor from a KernelizedShape and a layout, Flops()
-// of a run, and Run(pool, heads).
+// of a run, and Run(pool, heads). Packed sequences of the same sizes share one,
+// to which they are further heads.
 template <typename T, template <typename> typename Algorithm>
 class KernelizedPrepared : public Prepared {
  public:
   KernelizedPrepared(const Problem& problem, const Arrays& arrays,
                      Layout& layout)
-      : heads_(TensorsByHead<T>(problem, arrays)),
+      : arrays_(arrays),
         pool_(layout),
-        algorithm_(KernelizedShape(problem), layout) {}
+        is_packed_(problem.params.Has("packed_q")) {
+    for (const SequenceProblem& one : SequenceProblemsOf(problem)) {
+      Group& group = GroupOf(KernelizedShape(one.problem), layout);
+      ++group.sequences;
+      std::ranges::move(TensorsByHead<T>(problem, arrays, one),
+                        std::back_inserter(group.heads));
+    }
+  }
 
-  void Run() override { algorithm_.Run(pool_, heads_); }
-  double Flops() const override { return algorithm_.Flops(); }
+  void Run() override {
+    // Rows of sequences without keys are zero.
+    if (is_packed_) ClearOutput();
+    for (const auto& group : groups_) group->algorithm.Run(pool_, group->heads);
+  }
 
+  double Flops() const override {
+    double flops = 0;
+    for (const auto& group : groups_)
+      flops += static_cast<double>(group->sequences) * group->algorithm.Flops();
+    return flops;
+  }
+
+  // Describes the choice for the longest sequences.
   std::string Choice() const override {
-    if constexpr (requires { algorithm_.Choice(); })
-      return algorithm_.Choice();
-    else
+    if constexpr (requires(const Algorithm<T>& one) { one.Choice(); }) {
+      const auto longest = std::ranges::max_element(
+          groups_, {}, [](const auto& group) { return group->shape.n_k; });
+      return longest == groups_.end() ? "" : (*longest)->algorithm.Choice();
+    } else {
       return "";
+    }
   }
 
  private:
-  const std::vector<HeadTensors<T>> heads_;
+  struct Group {
+    Group(const KernelizedShape& of, Layout& layout)
+        : shape(of), algorithm(of, layout) {}
+    const KernelizedShape shape;
+    Algorithm<T> algorithm;
+    int64_t sequences = 0;
+    std::vector<HeadTensors<T>> heads;
+  };
+
+  Group& GroupOf(const KernelizedShape& shape, Layout& layout) {
+    for (const auto& group : groups_)
+      if (group->shape.n_q == shape.n_q && group->shape.n_k == shape.n_k &&
+          group->shape.seen.first() == shape.seen.first())
+        return *group;
+    groups_.push_back(std::make_unique<Group>(shape, layout));
+    return *groups_.back();
+  }
+
+  void ClearOutput() const {
+    const auto& out = arrays_.outputs[0];
+    std::fill_n(static_cast<T*>(out.data), out.count, T{0});
+  }
+
+  const Arrays arrays_;
   ThreadPool pool_;
-  Algorithm<T> algorithm_;
+  const bool is_packed_;
+  std::vector<std::unique_ptr<Group>> groups_;
 };
 
 // Makes an Implementation's `prepare` for such an algorithm.

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
+#include "reference/contract/pair_places.h"
 #include "reference/contract/seen_keys.h"
 #include "reference/kernelized/feature_map_spec.h"
 
@@ -44,6 +46,8 @@ struct KernelizedShape {
         seen(problem),
         normaliser(NormaliserOf(problem)),
         has_bias(problem.HasInput("bias")),
+        masks_pairs(problem.HasInput("mask") &&
+                    PairPlaces::Of(problem, "mask").query > 0),
         positions{problem.params.Has("width") ? problem.Dim("width") : 0} {}
 
   bool is_image() const { return positions.image_width > 0; }
@@ -63,9 +67,27 @@ struct KernelizedShape {
     return BiasMiddle() + positions.Of(j) - positions.Of(i);
   }
 
-  // True if causality lets some query see a key at entry t of the bias.
+  // True if causality and windows let some query see a key at entry t of the
+  // bias.
   bool MayBeSeen(int64_t t) const {
-    return !causal || t - BiasMiddle() <= seen.first();
+    const int64_t ahead = t - BiasMiddle();
+    return ahead >= seen.FirstOfZero() && ahead <= seen.LastOfZero();
+  }
+
+  // True if quadratic algorithms weigh pairs by more than their features.
+  bool WeighsPairs() const {
+    return has_bias || masks_pairs || seen.LimitsBehind();
+  }
+
+  // Returns about how many pairs of a head causality and windows leave visible.
+  double SeenPairs() const {
+    if (!seen.LimitsBehind() && (causal || !seen.LimitsAhead()))
+      return static_cast<double>(n_q) * static_cast<double>(n_k) *
+             (causal ? 0.5 : 1);
+    double pairs = 0;
+    for (int64_t i = 0; i < n_q; ++i)
+      pairs += static_cast<double>(seen.By(0, i) - seen.From(0, i));
+    return pairs;
   }
 
   FeatureMapSpec map;
@@ -74,7 +96,15 @@ struct KernelizedShape {
   SeenKeys seen;
   Normaliser normaliser;
   bool has_bias;
+  bool masks_pairs;  // the mask has an entry for each query
   TokenPositions positions;
 };
+
+// Algorithms that keep features of keys only cannot hide single pairs.
+inline std::string OnlyKeyMask(const Problem& problem) {
+  if (!problem.HasInput("mask") || PairPlaces::Of(problem, "mask").query == 0)
+    return "";
+  return "mask: this algorithm takes a mask of keys, [.., 1, n_k], only";
+}
 
 }  // namespace subquad

@@ -6,6 +6,7 @@
 #include <memory>
 #include <numbers>
 
+#include "reference/base/pair_tensor.h"
 #include "reference/contract/kernelized.h"
 #include "reference/contract/norms.h"
 #include "reference/kernelized/kernelized.h"
@@ -255,8 +256,12 @@ class RpeFftBound {
     const double* v = v_.Head(h);
     std::vector<std::vector<Scaled<double>>> phi(keys);
     head.scale.assign(f, kZeroExponent);
+    const PairTensor mask(problem_, inputs_, "mask");
     for (int64_t j = 0; j < keys; ++j) {
       maps_[h].Row(k + j * shape_.d, phi[j]);
+      const double* sees = mask.At(h, 0, j);
+      if (sees && *sees == 0)
+        phi[j].assign(static_cast<size_t>(f), {0, kZeroExponent});
       for (int64_t a = 0; a < f; ++a)
         head.scale[a] = std::max(head.scale[a], phi[j][a].exponent);
     }
@@ -264,7 +269,10 @@ class RpeFftBound {
     head.key_norms.resize(f);
     head.channel_norms.resize(f * e);
     for (int64_t j = 0; j < keys; ++j) {
-      const FeatureError error = errors_[h].Row(k + j * shape_.d, nullptr);
+      const double* sees = mask.At(h, 0, j);
+      const FeatureError error =
+          sees && *sees == 0 ? FeatureError{}
+                             : errors_[h].Row(k + j * shape_.d, nullptr);
       head.relative.push_back(error.relative);
       head.absolute.push_back(std::ldexp(
           error.absolute.mantissa, error.absolute.exponent - head.scale[0]));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reference/contract/implementation.h"
+#include "reference/contract/kernelized.h"
 #include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {
@@ -22,6 +23,21 @@ inline std::string NotCausal(const Problem& problem) {
   return problem.params.Flag("causal")
              ? "not causal: it sums over all keys at once"
              : "";
+}
+
+// Algorithms that keep sums over all keys so far cannot forget one, and have no
+// pairs to hide.
+template <bool kCausal>
+std::string OnlySumsOfKeys(const Problem& problem) {
+  const std::string why = kCausal ? OnlyCausal(problem) : NotCausal(problem);
+  if (!why.empty()) return why;
+  for (const char* window : {"window_left", "window_right"}) {
+    const bool has_effect = window == std::string("window_left") || !kCausal;
+    if (has_effect && problem.params.Has(window))
+      return std::string(window) +
+             ": this algorithm keeps sums over all keys and forgets none";
+  }
+  return OnlyKeyMask(problem);
 }
 
 // Returns the reference's own bound, for problems where the baseline's error is

@@ -49,9 +49,10 @@ const std::vector<SharedRow>& SharedRows() {
       {"linear_attention", "dense", "FastRPB eq. 2",
        {"O(n^2 (f + e))", "n^2"}, {"O(n^2 + n f)", "n^2"}},
       {"linear_attention", "associative", "FastRPB eq. 3; Katharopoulos 2020",
-       {"O(n f e)", "n"}, {}, NotCausal, SignedFeatureBound},
+       {"O(n f e)", "n"}, {}, OnlySumsOfKeys<false>, SignedFeatureBound},
       {"linear_attention", "chunked", "Transformers II eq. 18-20",
-       {"O(n f (e + chunk))", "n"}, {}, OnlyCausal, SignedFeatureBound},
+       {"O(n f (e + chunk))", "n"}, {}, OnlySumsOfKeys<true>,
+       SignedFeatureBound},
 
       {"fastrpb_attention", "dense", "FastRPB eq. 10",
        {"O(n^2 (d + e))", "n^2"}, {"O(n^2)", "n^2"}},
@@ -70,7 +71,7 @@ const std::vector<SharedRow>& SharedRows() {
       {"kernelized_rpe_attention", "tiled", "NPRF eq. 10",
        {"O(n^2 (f + e))", "n^2"}},
       {"kernelized_rpe_attention", "fft_streamed", "NPRF algorithm 1",
-       {"O(n f e log n)", "n log n"}, {"O(n (f + e))", "n"}},
+       {"O(n f e log n)", "n log n"}, {"O(n (f + e))", "n"}, OnlyKeyMask},
 
       {"clipped_rpe_product", "dense", "LRPE section III; Shaw 2018",
        {"O(n (r d + n e))", "n^2"}, {"O(n^2)", "n^2"}},

@@ -117,10 +117,11 @@ class KernelizedBound {
       return static_cast<double>(
           ldexp(x.mantissa, x.exponent - normaliser.exponent));
     };
-    const size_t seen = static_cast<size_t>(value_.Seen(head, i));
-    std::vector<double> m(seen), moved(seen);  // m_ij and e_ij
+    const auto first = static_cast<size_t>(value_.First(head, i)),
+               end = static_cast<size_t>(value_.End(head, i));
+    std::vector<double> m(end), moved(end);  // m_ij and e_ij
     double largest = 0;
-    for (size_t j = 0; j < seen; ++j) {
+    for (size_t j = first; j < end; ++j) {
       const int64_t key = static_cast<int64_t>(j);
       const Scaled<Real> c = value_.C(head, i, key);
       if (c.mantissa == 0) continue;
@@ -145,7 +146,7 @@ class KernelizedBound {
     }
 
     const double terms =
-        static_cast<double>(f_) + static_cast<double>(seen) + 12;
+        static_cast<double>(f_) + static_cast<double>(end) + 12;
     const double lost =
         static_cast<double>(f_) * largest * smallest_ * 0x1p42 / roundoff_;
     const double* v = v_.Head(head);
@@ -153,7 +154,7 @@ class KernelizedBound {
     std::vector<double> numerator(static_cast<size_t>(e_));
     double sums = 0, all = 0;  // errors of D: from products and sums, and from
                                // all sources
-    for (size_t j = 0; j < seen; ++j) {
+    for (size_t j = first; j < end; ++j) {
       if (value_.C(head, i, static_cast<int64_t>(j)).mantissa == 0) continue;
       sums += terms * m[j];
       all += terms * m[j] + moved[j] + lost;

@@ -4,7 +4,8 @@
 //           / (eps + sum_j c_ij phi(q_i).phi(k_j))
 //
 // with c_ij = exp(bias(j - i)), or 1 without a bias, over the keys that query i
-// sees (visible_keys.h); unnormalised, the numerator alone. It defines
+// sees (visible_keys.h) and that its mask does not hide; unnormalised, the
+// numerator alone. It defines
 // linear_attention, kernelized_rpe_attention and the linear half of
 // fastrpb_attention.
 //
@@ -26,6 +27,8 @@
 
 #include "reference/base/functions.h"
 #include "reference/base/long_sums.h"
+#include "reference/base/offset_bias.h"
+#include "reference/base/pair_tensor.h"
 #include "reference/base/term_order.h"
 #include "reference/base/visible_keys.h"
 #include "reference/kernelized/feature_map.h"
@@ -72,10 +75,10 @@ class KernelizedValue {
         q_{query ? nullptr : &inputs["q"], std::move(query), "q: query "},
         k_{key ? nullptr : &inputs["k"], std::move(key), "k: key "},
         v_(inputs["v"]),
-        n_q_(QueriesOf(problem)),
+        mask_(problem, inputs, "mask"),
         e_(problem.Dim("e")),
-        width_(problem.params.Has("width") ? problem.Dim("width") : 0),
         visible_(problem),
+        bias_index_(problem, visible_),
         normaliser_(NormaliserOf(problem)),
         bytes_(Info(ArithmeticOf(problem.scalar)).bytes) {
     for (int64_t head = 0; head < problem.heads; ++head) {
@@ -115,13 +118,14 @@ class KernelizedValue {
       std::fill_n(out, e_, Real{0});
       return {1, 0};
     }
-    for (int64_t j = 0; j < Seen(head, i); ++j) {
+    const int64_t first = First(head, i);
+    for (int64_t j = first; j < End(head, i); ++j) {
       weights.push_back(Weight(head, i, j, phi_q));
       if (weights.back().mantissa != 0)
         top = std::max(
             top, weights.back().exponent + ilogb(weights.back().mantissa));
     }
-    const double* v = v_.Head(head);
+    const double* v = v_.Head(head) + first * e_;
     const auto width = static_cast<size_t>(e_);
     LongSums<Real> sums(width + 1);  // the last sum is the normaliser
     ForTerms(weights.size(), [&](size_t j) {
@@ -159,10 +163,14 @@ class KernelizedValue {
   const Source& queries() const { return q_; }
   const Source& keys() const { return k_; }
   int64_t KeyCount(int64_t head) const { return visible_.Length(head); }
-  int64_t Seen(int64_t head, int64_t i) const { return visible_.End(head, i); }
-  // True if padding, causality and a bias of -inf leave no key.
+  // Keys outside First <= j < End are hidden from query i; of those between
+  // them, C is zero where the mask or a bias of -inf hides one.
+  int64_t First(int64_t head, int64_t i) const {
+    return visible_.First(head, i);
+  }
+  int64_t End(int64_t head, int64_t i) const { return visible_.End(head, i); }
   bool SeesNothing(int64_t head, int64_t i) const {
-    for (int64_t j = 0; j < Seen(head, i); ++j)
+    for (int64_t j = First(head, i); j < End(head, i); ++j)
       if (C(head, i, j).mantissa != 0) return false;
     return true;
   }
@@ -174,17 +182,14 @@ class KernelizedValue {
     return keys_[static_cast<size_t>(head)][static_cast<size_t>(j)];
   }
   Scaled<Real> C(int64_t head, int64_t i, int64_t j) const {
+    if (const double* sees = mask_.At(head, i, j); sees && *sees == 0)
+      return {0, 0};
     if (c_.empty()) return {1, 0};
     return c_[static_cast<size_t>(bias_.Of(head))]
              [static_cast<size_t>(BiasIndex(i, j))];
   }
   // Returns the index of the bias entry for query i and key j.
-  int64_t BiasIndex(int64_t i, int64_t j) const {
-    if (width_ == 0) return j - i + n_q_ - 1;
-    const int64_t rows = j / width_ - i / width_ + n_q_ / width_ - 1;
-    const int64_t columns = j % width_ - i % width_ + width_ - 1;
-    return rows * (2 * width_ - 1) + columns;
-  }
+  int64_t BiasIndex(int64_t i, int64_t j) const { return bias_index_.Of(i, j); }
 
  private:
   // Returns 2^top with the features' constants and the shift of the bias.
@@ -225,9 +230,10 @@ class KernelizedValue {
   const FeatureMapSpec spec_;
   const Source q_, k_;
   const Tensor& v_;
-  const int64_t n_q_, e_;
-  const int64_t width_;  // of an image; 0: a sequence
+  const PairTensor mask_;
+  const int64_t e_;
   const VisibleKeys visible_;
+  const OffsetBiasIndex bias_index_;
   const Normaliser normaliser_;
   const int64_t bytes_;  // of the problem's arithmetic
   std::vector<FeatureMap<Real>> maps_;

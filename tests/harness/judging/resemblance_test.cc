@@ -140,6 +140,28 @@ TEST(Resemblance, NamesCommonMistakes) {
        {"window_left too large by 1", "window_left too small by 1",
         "window_left left out",
         "window measured from the query's index and not from its position"}},
+      {"linear_attention:feature_map=elu1,n=40,d=8,e=8,causal=1,window_left=6,"
+       "query_offset=3",
+       {"window_left too large by 1", "window_left too small by 1",
+        "window_left left out",
+        "window measured from the query's index and not from its position"}},
+      {"kernelized_rpe_attention:feature_map=elu1,scale=0.5,n=40,d=8,e=8,"
+       "window_left=6,window_right=3",
+       {"window_left too large by 1", "window_right too small by 1",
+        "window_left left out"}},
+      {"linear_attention:feature_map=elu1,d=8,e=8,causal=1,packed_q=12+9+20,"
+       "packed_k=15+9+30,query_offset=3+0+10",
+       {"packed sequences that see their neighbours",
+        "lengths of the next packed sequence",
+        "query_offset of the next packed sequence",
+        "a boundary of packed sequences one late"}},
+      {"linear_attention:feature_map=elu1,n=40,d=8,e=8,with=mask,"
+       "shared=mask:queries",
+       {"mask left out", "mask inverted", "mask one key late"}},
+      {"kernelized_rpe_attention:feature_map=elu1,scale=0.5,n=40,d=8,e=8,"
+       "heads=3,per_head=1,with=mask",
+       {"mask left out", "mask inverted", "mask one key late",
+        "mask transposed", "mask of another head"}},
       {"softmax_attention:n=40,d=8,e=8,softcap=0.5,scale=0.3",
        {"softcap left out", "scores not divided by the softcap"}},
       {"softmax_attention:n=40,d=8,e=8,heads=3,per_head=1,with=sinks",
