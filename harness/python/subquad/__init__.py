@@ -14,6 +14,7 @@ heads). Invalid input raises ValueError with one line. Verdicts agree with the c
 
 from subquad import testing
 from subquad._calls import Case, Check, Worst, check, load_case, operators, reference, run, save_case, signature
+from subquad._capture import capture
 from subquad._power import Advice, Power, power
 from subquad._subquad import version as __version__
 from subquad._sweep import Sweep, sweep
@@ -28,6 +29,7 @@ __all__ = [
     "Sweep",
     "Verification",
     "Worst",
+    "capture",
     "check",
     "load_case",
     "operators",
