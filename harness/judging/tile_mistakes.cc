@@ -192,8 +192,9 @@ void AverageOverHiddenKeys(Subject& subject) {
 
 // Merges parts of the keys, each with its own normaliser Z, by wrong weights:
 // with the logarithm of Z and a power of another base, Z^(ln 2) or Z^(log2 e),
-// or without Z. With s the share of the weights of a part and N its part of the
-// answer, the part's own answer is N / s, and s is a multiple of Z.
+// or without Z; or adds the last part as if it had all of the weights. With s
+// the share of the weights of a part and N its part of the answer, the part's
+// own answer is N / s, and s is a multiple of Z.
 void MergeParts(Subject& subject) {
   constexpr int64_t kFewestKeys = 16;  // of a part
   const int64_t keys = subject.problem.keys;
@@ -223,33 +224,47 @@ void MergeParts(Subject& subject) {
       if (!shares || !sums) return;
       parts.push_back({std::move(*shares), std::move(sums->front().values)});
     }
-    const auto add = [&](const char* name, long double power) {
+    // Adds the mistake of these elements of the answer.
+    const auto add = [&](const char* name, const auto& element) {
       subject.Add(name, nullptr).finish =
           [=, width = rows.width,
            chosen = right->front().rows](RowsByOutput& program) {
             OutputRows merged{
                 chosen, std::vector<long double>(parts.front().sums.size())};
-            for (size_t i = 0; i < merged.values.size(); ++i) {
-              const size_t row = i - i % static_cast<size_t>(width);
-              long double top = 0, bottom = 0;
-              for (const Part& part : parts) {
-                const long double share = part.shares[row];
-                if (!(share > kNoShare)) continue;  // sees no key of this part
-                const long double weight = std::pow(share, power);
-                top += weight * part.sums[i] / share;
-                bottom += weight;
-              }
-              merged.values[i] = bottom > 0 ? top / bottom : 0;
-            }
+            for (size_t i = 0; i < merged.values.size(); ++i)
+              merged.values[i] =
+                  element(parts, i, i - i % static_cast<size_t>(width));
             program = {std::move(merged)};
             return true;
           };
     };
-    add("parts of the keys merged with weights of base 2", std::numbers::ln2);
+    const auto by_power = [](long double power) {
+      return [power](const std::vector<Part>& all, size_t i, size_t row) {
+        long double top = 0, bottom = 0;
+        for (const Part& part : all) {
+          const long double share = part.shares[row];
+          if (!(share > kNoShare)) continue;  // sees no key of this part
+          const long double weight = std::pow(share, power);
+          top += weight * part.sums[i] / share;
+          bottom += weight;
+        }
+        return bottom > 0 ? top / bottom : 0;
+      };
+    };
+    add("parts of the keys merged with weights of base 2",
+        by_power(std::numbers::ln2));
     add("parts of the keys merged with weights of base e for logarithms of "
         "base 2",
-        std::numbers::log2e);
-    add("parts of the keys merged with equal weights", 0);
+        by_power(std::numbers::log2e));
+    add("parts of the keys merged with equal weights", by_power(0));
+    add("last part of the keys merged without its weight",
+        [](const std::vector<Part>& all, size_t i, size_t row) {
+          long double sum = 0;
+          for (const Part& part : all) sum += part.sums[i];
+          const Part& last = all.back();
+          const long double share = last.shares[row];
+          return share > kNoShare ? sum + last.sums[i] * (1 / share - 1) : sum;
+        });
   }
 }
 

@@ -207,7 +207,8 @@ TEST(Resemblance, NamesCommonMistakes) {
        {"parts of the keys merged with weights of base 2",
         "parts of the keys merged with weights of base e for logarithms of "
         "base 2",
-        "parts of the keys merged with equal weights"}},
+        "parts of the keys merged with equal weights",
+        "last part of the keys merged without its weight"}},
       {"softmax_attention:n=20,d=8,e=8,heads=6,leading=k:2+v:2",
        {"grouped heads interleaved (h % h_k) instead of consecutive",
         "head divided by the number of key heads (h // h_k)"}},
