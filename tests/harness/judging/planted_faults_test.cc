@@ -1,6 +1,7 @@
 // Faults that production kernels have shipped with, planted in the answer: a
 // bias that is accepted and ignored, one that reaches the nearest tile only,
-// heads that read each other's keys and values, a band of keys that is lost.
+// heads that read each other's keys and values, a band of keys that is lost,
+// options of the attention that are left out, of another head or off by one.
 // Each is caught at a small size that is not a multiple of a tile, and at 65536
 // keys, where its effect is small.
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 
 #include "harness/cases/generate.h"
+#include "harness/judging/mistakes.h"
 #include "harness/judging/trial.h"
 #include "harness/registry/registry.h"
 
@@ -43,7 +45,7 @@ void WriteRows(const Trial& trial, const Answer& answer,
 }
 
 struct Planted {
-  const char* id;  // without n
+  const char* id;  // without n; {0} is a third of it, {1} the rest
   std::vector<std::string> faults;
 };
 
@@ -56,10 +58,16 @@ class PlantedFaults
 
 TEST_P(PlantedFaults, EachIsCaught) {
   const auto& [planted, n] = GetParam();
+  const std::string id =
+      fmt::format(fmt::runtime(planted.id), n / 3, n - n / 3);
   const Case test_case = MakeCase(
-      ParseCaseId(fmt::format("{},n={},scalar=float32,seed=5", planted.id, n)));
+      ParseCaseId(fmt::format("{},n={},scalar=float32,seed=5", id, n)));
   const Problem problem = ProblemOf(test_case);
-  Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
+  const Inputs inputs = GenerateInputs(test_case, problem);
+  Trial trial(problem, inputs, test_case.seed);
+  std::vector<WrongAnswer> known = trial.wrong_answers();
+  std::ranges::move(UsualConfusions(problem, inputs, trial.answer()),
+                    std::back_inserter(known));
   for (const Implementation* implementation :
        ImplementationsOf(*test_case.op)) {
     if (!WhyNot(*implementation, problem).empty()) continue;
@@ -69,9 +77,8 @@ TEST_P(PlantedFaults, EachIsCaught) {
     EXPECT_GE(right.margin.value, kLeastMargin)
         << implementation->id << " " << right.margin.nearest;
     for (const std::string& fault : planted.faults) {
-      const auto wrong =
-          std::ranges::find(trial.wrong_answers(), fault, &WrongAnswer::name);
-      ASSERT_NE(wrong, trial.wrong_answers().end()) << fault;
+      const auto wrong = std::ranges::find(known, fault, &WrongAnswer::name);
+      ASSERT_NE(wrong, known.end()) << fault;
       WriteRows(trial, trial.answer(), &*wrong);
       const Verdict verdict = trial.JudgeOutputs(*implementation);
       EXPECT_EQ(verdict.outcome, Outcome::kFailed)
@@ -113,7 +120,65 @@ INSTANTIATE_TEST_SUITE_P(
                 "toeplitz_1d:e=64,heads=2",
                 {"weights left out", "weights kept in the nearest tile only",
                  "weights shifted by 1", "another head's rows",
-                 "a tile of rows of values left out"}}),
+                 "a tile of rows of values left out"}},
+            Planted{"softmax_attention:d=8,e=8,causal=1,window_left=100,"
+                    "query_offset=3",
+                    {"window_left too large by 1", "window_left too small by 1",
+                     "window_left left out",
+                     "window measured from the query's index and not from its "
+                     "position",
+                     "causal mask aligned at the last query and key instead of "
+                     "the first"}},
+            Planted{"softmax_attention:d=8,e=8,softcap=0.75",
+                    {"softcap left out", "scores not divided by the softcap"}},
+            // Without a window, a sink has a weight of one key among 65536,
+            // which rounding errors hide.
+            Planted{
+                "softmax_attention:d=8,e=8,heads=3,per_head=1,with=sinks,"
+                "causal=1,window_left=100",
+                {"sinks left out", "sinks of 0: a key of zeros with weight 1",
+                 "another head's sink"}},
+            Planted{"softmax_attention:d=8,e=8,with=sinks+lse,causal=1,"
+                    "window_left=100",
+                    {"lse in base 2", "lse without the largest score",
+                     "lse without the sink"}},
+            Planted{"softmax_attention:d=8,e=8,heads=3,per_head=1,with=slopes",
+                    {"slopes left out", "slopes doubled",
+                     "another head's slope", "slopes in reverse order"}},
+            Planted{"softmax_attention:d=8,e=8,heads=3,per_head=1,with=buckets,"
+                    "B=16,max_distance=64",
+                    {"buckets left out", "buckets of another head",
+                     "the default max_distance instead of the given one",
+                     "distances on the edge of a bucket in the previous bucket",
+                     "buckets rounded instead of cut off",
+                     "bidirectional the other way"}},
+            Planted{"softmax_attention:d=8,e=8,heads=3,per_head=1,with=mask,"
+                    "shared=mask:queries",
+                    {"mask left out", "mask inverted", "mask one key late",
+                     "mask of another head"}},
+            Planted{
+                "softmax_attention:d=8,e=8,with=pair_bias,"
+                "shared=pair_bias:queries",
+                {"pair_bias left out", "pair_bias multiplied by the scale"}},
+            Planted{"softmax_attention:d=8,e=8,causal=1,query_offset=-9",
+                    {"rows that see no key averaged over all keys"}},
+            Planted{"softmax_attention:d=8,e=8",
+                    {"parts of the keys merged with weights of base 2",
+                     "parts of the keys merged with equal weights",
+                     "last part of the keys merged without its weight"}},
+            Planted{"softmax_attention:d=8,e=8,causal=1,packed_q={0}+{1},"
+                    "packed_k={0}+{1},query_offset=0+1",
+                    {"packed sequences that see their neighbours",
+                     "lengths of the next packed sequence",
+                     "query_offset of the next packed sequence",
+                     "a boundary of packed sequences one late"}},
+            Planted{"linear_attention:d=8,e=8,feature_map=elu1,causal=1,"
+                    "window_left=100,query_offset=3",
+                    {"window_left too large by 1", "window_left too small by 1",
+                     "window_left left out"}},
+            Planted{"kernelized_rpe_attention:d=8,e=8,with=mask,"
+                    "shared=mask:queries",
+                    {"mask left out", "mask inverted", "mask one key late"}}),
         testing::Values(int64_t{300}, int64_t{65536})),
     NameOf);
 
