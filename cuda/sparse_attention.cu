@@ -26,7 +26,7 @@ namespace {
 
 // Returns the shape of self-attention.
 SoftmaxShape ShapeOf(const Problem& problem) {
-  const int64_t n = problem.Dim("n");
+  const int64_t n = problem.keys;
   return {problem.heads,
           n,
           n,

@@ -14,6 +14,10 @@
 //             have no such groups: neighbours share near keys, but no far
 //             keys.
 //
+// All of them read a block mask in place, once for each query or group, and
+// skip hidden blocks. Values of an input are unknown when work is counted: it
+// is that of a mask that shows every block.
+//
 // The global tokens of etc are additional queries and keys, with tensors of
 // their own.
 #include "reference/contract/sparse_attention.h"
@@ -53,7 +57,7 @@ struct RowWorker {
 template <typename T>
 void AddBias(const SparseHead<T>& head, int64_t i, const KeyRun& run,
              T* scores) {
-  if (!head.bias || i >= head.n || run.first >= head.n) return;
+  if (!head.bias || i >= head.n_q || run.first >= head.n_k) return;
   const T* bias = head.bias + run.first - i;
   for (int64_t x = 0; x < run.count; ++x) scores[x] += bias[x * run.step];
 }
@@ -67,35 +71,34 @@ class MaskedSparse : public Prepared {
         keys_(problem),
         arrays_(arrays),
         pool_(layout),
-        scores_(layout, keys_.total() * keys_.total()),
+        scores_(layout, keys_.all_queries() * keys_.all_keys()),
         workers_(PartPerThread<RowWorker<T>>(layout, keys_,
                                              keys_.Count().max_keys, 0)) {
-    layout.Add(keys_.ListBytes());
+    layout.Add(keys_.ListBytes() + layout.threads() * keys_.RunBytes());
   }
 
   void Run() override {
-    const int64_t blocks = Blocks(sizes_.n);
+    const int64_t blocks = Blocks(sizes_.n_q);
     for (int64_t h = 0; h < sizes_.heads; ++h) {
       const SparseHead<T> head(arrays_, sizes_, h);
       pool_.For(blocks + Blocks(sizes_.apart), [&](int64_t block, int worker) {
         RowWorker<T>& own = workers_[static_cast<size_t>(worker)];
         if (block < blocks)
-          RunBlock(head, head.positions, block * kRowBlock, sizes_.n, 0, own);
+          RunBlock(head, head.positions, block * kRowBlock, sizes_.n_q, 0, own);
         else
           RunBlock(head, head.apart, (block - blocks) * kRowBlock, sizes_.apart,
-                   sizes_.n, own);
+                   sizes_.n_q, own);
       });
     }
   }
 
   double Flops() const override {
-    double pairs =
-        static_cast<double>(sizes_.apart) * static_cast<double>(keys_.total());
-    for (int64_t first = 0; first < sizes_.n; first += kRowBlock) {
-      const int64_t end = std::min(first + kRowBlock, sizes_.n);
-      pairs +=
-          static_cast<double>(end - first) *
-          static_cast<double>(sizes_.apart + (keys_.causal() ? end : sizes_.n));
+    double pairs = static_cast<double>(sizes_.apart) *
+                   static_cast<double>(keys_.all_keys());
+    for (int64_t first = 0; first < sizes_.n_q; first += kRowBlock) {
+      const int64_t end = std::min(first + kRowBlock, sizes_.n_q);
+      pairs += static_cast<double>(end - first) *
+               static_cast<double>(sizes_.apart + KeysBefore(end));
     }
     return sizes_.Flops(pairs);
   }
@@ -105,23 +108,29 @@ class MaskedSparse : public Prepared {
     return (rows + kRowBlock - 1) / kRowBlock;
   }
 
+  // Returns the number of keys that may be seen by queries before `end`.
+  int64_t KeysBefore(int64_t end) const {
+    return keys_.causal()
+               ? std::clamp<int64_t>(keys_.Position(end), 0, sizes_.n_k)
+               : sizes_.n_k;
+  }
+
   // Processes `queries` from `first` on, `count` in all, which are numbered
   // from `origin` on.
   void RunBlock(const SparseHead<T>& head, const SparseRows<T>& queries,
                 int64_t first, int64_t count, int64_t origin,
                 RowWorker<T>& worker) {
-    const int64_t n = sizes_.n, apart = sizes_.apart, total = keys_.total();
+    const int64_t apart = sizes_.apart, total = keys_.all_keys();
     const int64_t d = sizes_.d, e = sizes_.e;
     const int64_t rows = std::min(kRowBlock, count - first);
-    const int64_t keys =
-        keys_.causal() && origin == 0 ? std::min(first + rows, n) : n;
+    const int64_t keys = origin == 0 ? KeysBefore(first + rows) : sizes_.n_k;
     const auto rows_of = [](const T* matrix, int64_t row_count, int64_t width) {
       return RowsOf(matrix, row_count, width);
     };
     const auto q = rows_of(queries.q + first * d, rows, d);
     T* const memory = scores_.data() + (origin + first) * total;
     auto scores = RowsOf(memory, rows, keys, total);
-    auto beside = RowsOf(memory + n, rows, apart, total);
+    auto beside = RowsOf(memory + sizes_.n_k, rows, apart, total);
     Multiply(scale_, q, rows_of(head.positions.k, keys, d).transpose(), scores);
     if (apart > 0)
       Multiply(scale_, q, rows_of(head.apart.k, apart, d).transpose(), beside);
@@ -129,7 +138,7 @@ class MaskedSparse : public Prepared {
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t query = origin + first + i;
       T* row = memory + i * total;
-      keys_.Runs(query, worker.runs);
+      keys_.Runs(query, head.block_mask, worker.runs);
       // Copies the visible scores out of the row and back into it.
       T* visible = worker.scores.data();
       for (const KeyRun& run : worker.runs) {
@@ -173,13 +182,11 @@ class GatheredSparse : public Prepared {
         totals_(keys_.Count()),
         workers_(PartPerThread<RowWorker<T>>(layout, keys_, totals_.max_keys,
                                              sizes_.d)) {
-    layout.Add(keys_.ListBytes() +
-               static_cast<double>(layout.threads() * keys_.MaxRuns()) *
-                   sizeof(KeyRun));
+    layout.Add(keys_.ListBytes() + layout.threads() * keys_.RunBytes());
   }
 
   void Run() override {
-    const int64_t total = keys_.total();
+    const int64_t total = keys_.all_queries();
     const int64_t groups = (total + kRowGroup - 1) / kRowGroup;
     pool_.For(sizes_.heads * groups, [&](int64_t index, int worker) {
       const SparseHead<T> head(arrays_, sizes_, index / groups);
@@ -197,21 +204,21 @@ class GatheredSparse : public Prepared {
   // Returns the rows of a run without copying them.
   ConstMatrixMap<T> RunRows(const T* positions, const T* apart,
                             const KeyRun& run, int64_t width) const {
-    const T* first = run.first < sizes_.n
+    const T* first = run.first < sizes_.n_k
                          ? positions + run.first * width
-                         : apart + (run.first - sizes_.n) * width;
+                         : apart + (run.first - sizes_.n_k) * width;
     return RowsOf(first, run.count, width, run.step * width);
   }
 
   void RunRow(const SparseHead<T>& head, int64_t i, RowWorker<T>& worker) {
     const int64_t d = sizes_.d, e = sizes_.e;
-    const bool is_apart = i >= sizes_.n;
+    const bool is_apart = i >= sizes_.n_q;
     const SparseRows<T>& queries = is_apart ? head.apart : head.positions;
-    const int64_t at = is_apart ? i - sizes_.n : i;
+    const int64_t at = is_apart ? i - sizes_.n_q : i;
     T* scores = worker.scores.data();
     Column query(worker.query.data(), d);
     for (int64_t a = 0; a < d; ++a) query[a] = scale_ * queries.q[at * d + a];
-    keys_.Runs(i, worker.runs);
+    keys_.Runs(i, head.block_mask, worker.runs);
     int64_t visible = 0;
     for (const KeyRun& run : worker.runs) {
       Column(scores + visible, run.count).noalias() =

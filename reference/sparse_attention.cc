@@ -7,6 +7,8 @@
 
 #include "reference/base/operator_with.h"
 #include "reference/base/split_mix.h"
+#include "reference/base/visible_keys.h"
+#include "reference/softmax/block_sizes.h"
 #include "reference/softmax/softmax_rows.h"
 #include "reference/softmax/sparse_pattern.h"
 
@@ -22,38 +24,42 @@ class SparseAttentionReference : public Reference<Real> {
         k_(inputs, "k"),
         v_(inputs, "v"),
         bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
-        n_(problem.Dim("n")),
+        block_mask_(inputs.Find("block_mask")),
+        n_q_(problem.queries),
+        n_k_(problem.keys),
         globals_(problem.HasInput("q_global") ? problem.Dim("g") : 0),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         scale_(SoftmaxScale<Real>(problem)),
-        pattern_(problem.params, n_) {}
+        pattern_(problem.params, n_q_, n_k_) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
     // Output 1 has the rows of the global tokens.
-    const int64_t i = id.output == 0 ? id.row : n_ + id.row;
-    const double* q = q_.Row(id.head, i, n_, d_);
+    const int64_t i = id.output == 0 ? id.row : n_q_ + id.row;
+    const double* q = q_.Row(id.head, i, n_q_, d_);
+    const double* block_mask =
+        block_mask_ ? block_mask_->Head(id.head) : nullptr;
     SoftmaxRow<Real> row(problem_);
-    for (int64_t j = 0; j < n_ + globals_; ++j) {
-      if (!pattern_.Sees(i, j)) continue;
+    for (int64_t j = 0; j < n_k_ + globals_; ++j) {
+      if (!pattern_.Sees(i, j, block_mask)) continue;
       const Score<Real> dot =
-          ScaledDot<Real>(q, k_.Row(id.head, j, n_, d_), d_, scale_);
-      if (!bias_ || i >= n_ || j >= n_) {
+          ScaledDot<Real>(q, k_.Row(id.head, j, n_k_, d_), d_, scale_);
+      if (!bias_ || i >= n_q_ || j >= n_k_) {
         row.See(j, dot);
         continue;
       }
-      const double& bias = bias_->Head(id.head)[j - i + n_ - 1];
+      const double& bias = bias_->Head(id.head)[j - i + n_q_ - 1];
       if (bias != kHidden) row.See(j, dot.Plus(static_cast<Real>(bias)));
     }
     row.Write(
-        e_, [&](int64_t j) { return v_.Row(id.head, j, n_, e_); }, value,
+        e_, [&](int64_t j) { return v_.Row(id.head, j, n_k_, e_); }, value,
         units);
   }
 
  private:
   static constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-  // The n rows of a tensor, followed by those of the global tokens.
+  // The rows of a tensor, followed by those of the global tokens.
   struct TokensAndGlobals {
     TokensAndGlobals(const Inputs& inputs, const std::string& name)
         : tokens(inputs[name]), globals(inputs.Find(name + "_global")) {}
@@ -69,10 +75,20 @@ class SparseAttentionReference : public Reference<Real> {
   const Problem& problem_;
   const TokensAndGlobals q_, k_, v_;
   const Tensor* const bias_;
-  const int64_t n_, globals_, d_, e_;
+  const Tensor* const block_mask_;
+  const int64_t n_q_, n_k_, globals_, d_, e_;
   const Real scale_;
   const SparsePattern pattern_;
 };
+
+// Draws a block mask: the blocks on the diagonal and half of the others are
+// visible, and the queries of one of 8 blocks see nothing.
+double SeesDiagonalAndHalf(double drawn, const Element& element) {
+  const int64_t rows = element.shape.front(), columns = element.shape.back();
+  const int64_t row = element.index / columns;
+  if (row % 8 == 5) return 0;
+  return element.index % columns == row * columns / rows || drawn < 0.5 ? 1 : 0;
+}
 
 class SparseAttentionOperator final
     : public OperatorWith<SparseAttentionReference> {
@@ -87,17 +103,21 @@ class SparseAttentionOperator final
   }
 
   std::vector<ParamRule> ParamRules(const Params& params) const override {
+    const std::string pattern = PatternOf(params);
+    const bool known = std::ranges::count(Patterns(), pattern) > 0;
     std::vector<ParamRule> rules = {
         ParamRule::Flag("causal", "query i sees keys j <= i only"),
         ParamRule::Scale("1/sqrt(d)"),
         ParamRule::Choice("pattern", "pattern of the keys that a query sees",
                           Patterns())};
-    std::string pattern;
-    if (params.Has("pattern"))
-      if (const auto* text =
-              std::get_if<std::string>(&params.values().at("pattern")))
-        pattern = *text;
-    const bool known = std::ranges::count(Patterns(), pattern) > 0;
+    if (HasPositions(pattern)) {
+      const auto of_positions =
+          VisibleKeysParams({.least_offset = -kMaxInteger});
+      for (const ParamRule& rule : of_positions) {
+        if (rule.name == "causal") rules.front() = rule;
+        if (rule.name == "query_offset") rules.push_back(rule);
+      }
+    }
     // While the pattern is unknown, all parameters are listed and none is
     // required.
     const auto add = [&](std::vector<std::string> patterns, ParamRule rule) {
@@ -114,7 +134,13 @@ class SparseAttentionOperator final
       rule.counts_keys = true;
       return rule;
     };
-    add({"local", "bigbird"}, keys("block", "positions in a block", 1));
+    ParamRule block = keys("block", "positions in a block", 1);
+    if (pattern == "blocks") {
+      block.meaning +=
+          ", or two numbers: those of queries, as stored, and of keys";
+      block.may_be_list = true;
+    }
+    add({"local", "bigbird", "blocks"}, block);
     add({"sliding", "strided", "longformer", "periodic_full", "etc"},
         keys("window", "steps seen to each side", 0));
     add({"sliding", "longformer"},
@@ -139,18 +165,31 @@ class SparseAttentionOperator final
   }
 
   Signature ForwardSignature(const Params& params) const override {
+    const std::string pattern = PatternOf(params);
     Signature signature;
-    signature.sizes = {SizeRule::Length("n", "positions"),
-                       {"d", 64, "width of a query and a key"},
-                       {"e", 64, "width of a value"}};
     TensorRule bias{"bias", {"2*n-1"}, Role::kParameter};
+    bias.offset_axes = {{0, "1-n"}};
+    signature.queries = signature.keys = "n";
+    signature.sizes = {SizeRule::Length("n", "queries, and as many keys")};
+    if (HasPositions(pattern)) {
+      bias.shape = {"n_q+n_k-1"};
+      bias.offset_axes = {OffsetAxis::OfIndices(0, "n_q")};
+      signature.queries = "n_q";
+      signature.keys = "n_k";
+      signature.sizes = {SizeRule::Length("n_q", "queries"),
+                         SizeRule::Length("n_k", "keys")};
+    }
     bias.optional = true;
     bias.may_be_minus_infinity = true;
-    bias.offset_axes = {{0, "1-n"}};
+    signature.sizes.push_back({"d", 64, "width of a query and a key"});
+    signature.sizes.push_back({"e", 64, "width of a value"});
+    const std::string &n_q = signature.queries, &n_k = signature.keys;
     signature.inputs = {
-        {"q", {"n", "d"}}, {"k", {"n", "d"}}, {"v", {"n", "e"}}};
-    signature.outputs = {{"out", {"n", "e"}}};
-    if (params.Has("pattern") && params.Text("pattern") == "etc") {
+        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
+    signature.outputs = {{"out", {n_q, "e"}}};
+    if (pattern == "blocks") {
+      signature.inputs.push_back(BlockMask(params));
+    } else if (pattern == "etc") {
       signature.sizes.push_back({"g", 8, "global tokens"});
       signature.inputs.push_back({"q_global", {"g", "d"}});
       signature.inputs.push_back({"k_global", {"g", "d"}});
@@ -158,12 +197,11 @@ class SparseAttentionOperator final
       signature.outputs.push_back({"out_global", {"g", "e"}});
     }
     signature.inputs.push_back(bias);
-    signature.queries = signature.keys = "n";
     return signature;
   }
 
   void CheckSizes(const Problem& problem) const override {
-    const int64_t n = problem.Dim("n");
+    const int64_t n = problem.queries;
     const Params& params = problem.params;
     const auto check = [](const std::string& subject, int64_t value,
                           int64_t end, const std::string& what) {
@@ -200,8 +238,9 @@ class SparseAttentionOperator final
     const auto share = [n](int64_t parts) {
       return std::clamp<int64_t>(n / parts, 1, 64);
     };
-    if (pattern == "local" || pattern == "bigbird") set("block", share(8));
-    if (pattern != "local" && pattern != "bigbird") set("window", share(8));
+    const bool in_blocks =
+        pattern == "local" || pattern == "bigbird" || pattern == "blocks";
+    set(in_blocks ? "block" : "window", share(8));
     if (pattern == "sliding" || pattern == "longformer")
       set("dilation", int64_t{1});
     if (pattern == "strided" || pattern == "periodic_full")
@@ -224,7 +263,7 @@ class SparseAttentionOperator final
 
   double RowWork(const Problem& problem, int) const override {
     const int64_t globals = problem.HasInput("q_global") ? problem.Dim("g") : 0;
-    return static_cast<double>(problem.Dim("n") + globals) *
+    return static_cast<double>(problem.keys + globals) *
            static_cast<double>(problem.Dim("d") + problem.Dim("e"));
   }
 
@@ -232,8 +271,34 @@ class SparseAttentionOperator final
   static const std::vector<std::string>& Patterns() {
     static const std::vector<std::string> names = {
         "local",   "sliding",       "strided", "longformer",
-        "bigbird", "periodic_full", "etc"};
+        "bigbird", "periodic_full", "etc",     "blocks"};
     return names;
+  }
+  // Returns the pattern, or an empty text if none is given.
+  static std::string PatternOf(const Params& params) {
+    if (!params.Has("pattern")) return "";
+    const auto* text = std::get_if<std::string>(&params.values().at("pattern"));
+    return text ? *text : "";
+  }
+  // True if queries have positions among the keys, of which there may be more
+  // or less. The other patterns are of self-attention.
+  static bool HasPositions(const std::string& pattern) {
+    return pattern == "local" || pattern == "sliding" || pattern == "blocks";
+  }
+  static TensorRule BlockMask(const Params& params) {
+    std::string queries = "block", keys = "block";
+    if (params.Has("block") &&
+        !std::holds_alternative<int64_t>(params.values().at("block"))) {
+      const BlockSizes block = BlockSizesOf(params);
+      queries = std::to_string(block.queries);
+      keys = std::to_string(block.keys);
+    }
+    TensorRule rule{"block_mask",
+                    {"ceil(n_q/" + queries + ")", "ceil(n_k/" + keys + ")"},
+                    Role::kParameter,
+                    Draw{Draw::From::kUniform, SeesDiagonalAndHalf}};
+    rule.fixed = rule.zero_or_one = true;
+    return rule;
   }
   static int64_t Blocks(int64_t n, int64_t block) {
     return (n + block - 1) / block;

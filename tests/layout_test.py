@@ -62,6 +62,7 @@ SHARED_WITH_FAST_PROGRAMS = (
     "reference/base/",
     "reference/inner_attention.h",
     "reference/kernelized/feature_map_spec.h",
+    "reference/softmax/block_sizes.h",
     "reference/softmax/position_scheme.h",
 )
 # Fast implementations have their own masks, scales and indices in a vector by offset.

@@ -110,9 +110,9 @@ std::vector<Table> Awkward(int64_t n) {
 std::string Picture(const Table& params, bool causal, int64_t n) {
   const OperatorRun run = Sparse(n, params, causal);
   const Problem problem = run.Resolve(Scalar::kFloat64);
-  const SparsePattern pattern(problem.params, n);
+  const SparsePattern pattern(problem.params, n, n);
   std::string picture;
-  const int64_t total = SparseKeys(problem).total();
+  const int64_t total = SparseKeys(problem).all_keys();
   for (int64_t i = 0; i < total; ++i) {
     for (int64_t j = 0; j < total; ++j)
       picture += pattern.Sees(i, j) ? 'x' : '.';
@@ -181,12 +181,12 @@ TEST(SparseKeys, RunsAreTheRule) {
       for (bool causal : {false, true}) {
         const OperatorRun run = Sparse(n, params, causal);
         const Problem problem = run.Resolve(Scalar::kFloat64);
-        const SparsePattern pattern(problem.params, n);
+        const SparsePattern pattern(problem.params, n, n);
         const SparseKeys keys(problem);
         std::vector<KeyRun> runs;
         double pairs = 0;
         int64_t most = 0;
-        for (int64_t i = 0; i < keys.total(); ++i) {
+        for (int64_t i = 0; i < keys.all_keys(); ++i) {
           keys.Runs(i, runs);
           EXPECT_LE(static_cast<int64_t>(runs.size()), keys.MaxRuns());
           std::multiset<int64_t> listed;
@@ -194,7 +194,7 @@ TEST(SparseKeys, RunsAreTheRule) {
           for (const KeyRun& key_run : runs)
             for (int64_t x = 0; x < key_run.count; ++x)
               listed.insert(key_run.first + x * key_run.step);
-          for (int64_t j = 0; j < keys.total(); ++j)
+          for (int64_t j = 0; j < keys.all_keys(); ++j)
             if (pattern.Sees(i, j)) seen.insert(j);
           ASSERT_EQ(listed, seen)
               << Name(params, causal) << " n " << n << " query " << i;
@@ -230,6 +230,166 @@ TEST(SparseAttention, AwkwardPatternsWithBias) {
           ASSERT_LE(LargestDifference(run.Run(program), expected), kRounding)
               << program << " " << Name(params, causal) << " n " << n;
       }
+}
+
+// Queries at positions of their own among the keys, with tensors of two heads.
+struct Rectangle {
+  Table params;
+  int64_t n_q, n_k;
+
+  static constexpr int64_t kHeads = 2, kD = 12, kE = 7;
+
+  int64_t Offset() const {
+    return params.contains("query_offset")
+               ? std::get<int64_t>(params.at("query_offset"))
+               : 0;
+  }
+  bool IsMasked() const { return ToString(params.at("pattern")) == "blocks"; }
+  int64_t BlockOf(bool keys) const {
+    const ParamValue& block = params.at("block");
+    const IntegerList* list = std::get_if<IntegerList>(&block);
+    return list ? (*list)[keys ? 1 : 0] : std::get<int64_t>(block);
+  }
+  int64_t Blocks(bool keys) const {
+    return ((keys ? n_k : n_q) - 1) / BlockOf(keys) + 1;
+  }
+  // The mask of a head, the last row of which shows nothing, and neither does
+  // the last column.
+  bool Shows(int64_t head, int64_t row, int64_t column) const {
+    return row + 1 < Blocks(false) && column + 1 < Blocks(true) &&
+           (2 * row + 3 * column + head) % 4 < 2;
+  }
+  bool Sees(int64_t head, int64_t i, int64_t j, bool causal) const {
+    const int64_t p = i + Offset();
+    if (causal && j > p) return false;
+    if (IsMasked()) return Shows(head, i / BlockOf(false), j / BlockOf(true));
+    if (params.contains("block")) {
+      const int64_t block = BlockOf(true);
+      return p >= j / block * block && p < (j / block + 1) * block;
+    }
+    const auto window = std::get<int64_t>(params.at("window"));
+    const auto dilation = std::get<int64_t>(params.at("dilation"));
+    for (int64_t step = -window; step <= window; ++step)
+      if (p + step * dilation == j) return true;
+    return false;
+  }
+  OperatorRun Run(bool causal) const {
+    OperatorRun run("sparse_attention");
+    run.Set("causal", causal)
+        .Give("q", {kHeads, n_q, kD}, NormalNumbers(kHeads * n_q * kD, 1))
+        .Give("k", {kHeads, n_k, kD}, NormalNumbers(kHeads * n_k * kD, 2))
+        .Give("v", {kHeads, n_k, kE}, NormalNumbers(kHeads * n_k * kE, 3))
+        .Give("bias", {n_q + n_k - 1}, NormalNumbers(n_q + n_k - 1, 7));
+    for (const auto& [name, value] : params) run.Set(name, value);
+    if (!IsMasked()) return run;
+    Numbers mask;
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t row = 0; row < Blocks(false); ++row)
+        for (int64_t column = 0; column < Blocks(true); ++column)
+          mask.push_back(Shows(h, row, column) ? 1 : 0);
+    return run.Give("block_mask", {kHeads, Blocks(false), Blocks(true)}, mask);
+  }
+  // Returns softmax(q k^T / sqrt(d) + bias) v over the keys that are seen.
+  Numbers Expected(OperatorRun& run, bool causal) const {
+    Numbers out;
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t i = 0; i < n_q; ++i) {
+        Numbers row(kE, 0);
+        double sum = 0;
+        for (int64_t j = 0; j < n_k; ++j) {
+          if (!Sees(h, i, j, causal)) continue;
+          double dot = 0;
+          for (int64_t a = 0; a < kD; ++a)
+            dot += run["q"][(h * n_q + i) * kD + a] *
+                   run["k"][(h * n_k + j) * kD + a];
+          const double weight = std::exp(dot / std::sqrt(double{kD}) +
+                                         run["bias"][j - i + n_q - 1]);
+          sum += weight;
+          for (int64_t c = 0; c < kE; ++c)
+            row[c] += weight * run["v"][(h * n_k + j) * kE + c];
+        }
+        for (double& x : row) out.push_back(sum > 0 ? x / sum : 0);
+      }
+    return out;
+  }
+};
+
+std::vector<Rectangle> Rectangles() {
+  std::vector<Rectangle> all;
+  for (const auto& [n_q, n_k] : {std::pair{I(1), I(90)},
+                                 {I(37), I(150)},
+                                 {I(150), I(37)},
+                                 {I(90), I(90)}})
+    for (const int64_t offset :
+         {I(0), I(5), n_k - n_q, -n_q / 2, n_k + 20, -n_q - 20}) {
+      for (const int64_t block : {I(1), I(16), I(100)})
+        all.push_back({{{"pattern", S("local")},
+                        {"block", block},
+                        {"query_offset", offset}},
+                       n_q,
+                       n_k});
+      for (const int64_t window : {I(0), I(3), I(70)})
+        for (const int64_t dilation : {I(1), I(3), I(200)})
+          all.push_back({{{"pattern", S("sliding")},
+                          {"window", window},
+                          {"dilation", dilation},
+                          {"query_offset", offset}},
+                         n_q,
+                         n_k});
+      for (const ParamValue& block :
+           {ParamValue(I(1)), ParamValue(I(16)), ParamValue(I(200)),
+            ParamValue(IntegerList{5, 16}), ParamValue(IntegerList{90, 3})})
+        all.push_back({{{"pattern", S("blocks")},
+                        {"block", block},
+                        {"query_offset", offset}},
+                       n_q,
+                       n_k});
+    }
+  return all;
+}
+
+TEST(SparseAttention, RectanglesAndMasksOfBlocks) {
+  for (const Rectangle& one : Rectangles())
+    for (const bool causal : {false, true}) {
+      OperatorRun run = one.Run(causal);
+      const Numbers expected = one.Expected(run, causal);
+      const std::string name = Name(one.params, causal) + " " +
+                               std::to_string(one.n_q) + " x " +
+                               std::to_string(one.n_k);
+      ASSERT_LE(LargestDifference(run.Definition(), expected), kRounding)
+          << name;
+      ASSERT_TRUE(HasPrograms(run, {"dense", "gathered", "blocked"})) << name;
+      for (const std::string& program : run.Programs()) {
+        const Numbers out = run.Run(program);
+        ASSERT_LE(LargestDifference(out, expected), kRounding)
+            << program << " " << name;
+        for (size_t x = 0; x < out.size(); ++x)
+          ASSERT_EQ(out[x] == 0, expected[x] == 0) << program << " " << name;
+        ASSERT_EQ(run.Run(program, Scalar::kFloat64, 3), out)
+            << program << " " << name;
+      }
+    }
+}
+
+// A mask of one head is read in place of one for each, and blocks of one query
+// and one key are a mask of pairs.
+TEST(SparseAttention, BlocksOfOnePairAreAMask) {
+  constexpr int64_t kQueries = 40, kKeys = 70;
+  OperatorRun dense("softmax_attention"), blocks("sparse_attention");
+  Numbers mask(kQueries * kKeys);
+  for (size_t x = 0; x < mask.size(); ++x) mask[x] = x % 7 < 3 ? 1 : 0;
+  for (OperatorRun* run : {&dense, &blocks})
+    run->Give("q", {2, kQueries, 12}, NormalNumbers(2 * kQueries * 12, 1))
+        .Give("k", {2, kKeys, 12}, NormalNumbers(2 * kKeys * 12, 2))
+        .Give("v", {2, kKeys, 7}, NormalNumbers(2 * kKeys * 7, 3));
+  dense.Give("mask", {kQueries, kKeys}, mask);
+  blocks.Set("pattern", S("blocks"))
+      .Set("block", I(1))
+      .Give("block_mask", {kQueries, kKeys}, mask);
+  const Numbers expected = dense.Run("tiled");
+  for (const std::string& program : blocks.Programs())
+    EXPECT_LE(LargestDifference(blocks.Run(program), expected), kRounding)
+        << program;
 }
 
 TEST(SparseAttention, GlobalTokensBesideThePositions) {
@@ -433,7 +593,7 @@ TEST(SparseAttention, HiddenKeysChangeNoBit) {
       OperatorRun other = run;
       for (int64_t c = 0; c < 7; ++c) other["v"][kKey * 7 + c] += 1e6;
       const Problem problem = run.Resolve(Scalar::kFloat32);
-      const SparsePattern pattern(problem.params, kN);
+      const SparsePattern pattern(problem.params, kN, kN);
       for (const std::string& program : run.Programs()) {
         const Numbers a = run.Run(program, Scalar::kFloat32);
         const Numbers b = other.Run(program, Scalar::kFloat32);
@@ -525,6 +685,39 @@ TEST(SparseAttention, ParametersThatDoNotFitAreNamed) {
     EXPECT_NE(std::string(error.what()).find("bias"), std::string::npos)
         << error.what();
   }
+  ExpectInvalid({{"pattern", S("blocks")}, {"block", IntegerList{4, 8, 2}}},
+                "parameter block: expected an integer, or two");
+  ExpectInvalid({{"pattern", S("local")}, {"block", IntegerList{4, 8}}},
+                "block");
+  ExpectInvalid({{"pattern", S("blocks")}, {"block", IntegerList{4, 0}}},
+                "block");
+  ExpectInvalid({{"pattern", S("blocks")}, {"block", I(4)}}, "block_mask");
+  ExpectInvalid({{"pattern", S("strided")},
+                 {"window", I(1)},
+                 {"stride", I(2)},
+                 {"query_offset", I(2)}},
+                "query_offset");
+  const auto give = [](const char* pattern, int64_t keys, const Shape& mask) {
+    OperatorRun run = Sparse(20, {{"pattern", S(pattern)}});
+    for (const char* name : {"k", "v"})
+      run.Give(name, {keys, 12}, NormalNumbers(keys * 12, 2));
+    if (mask.empty()) return run.Set("window", I(1)).Set("stride", I(2));
+    return run.Set("block", IntegerList{4, 8})
+        .Give("block_mask", mask, Numbers(ElementCount(mask), 1));
+  };
+  const auto expect_invalid = [](const OperatorRun& run,
+                                 const std::string& words) {
+    try {
+      run.Resolve(Scalar::kFloat64);
+      FAIL() << "taken, expected: " << words;
+    } catch (const InvalidInput& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos)
+          << error.what();
+    }
+  };
+  expect_invalid(give("blocks", 30, {4, 5}), "block_mask");
+  expect_invalid(give("strided", 30, {}), "k: expected");
+  EXPECT_NO_THROW(give("blocks", 30, {5, 4}).Resolve(Scalar::kFloat64));
   ExpectInvalid({{"block", I(2)}}, "pattern");
   ExpectInvalid({{"pattern", S("blocky")}, {"block", I(2)}}, "pattern");
 }

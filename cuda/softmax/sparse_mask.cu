@@ -18,7 +18,7 @@ struct HostTables {
   explicit HostTables(const Problem& problem) {
     const Params& params = problem.params;
     if (params.Text("pattern") == "longformer") {
-      global.resize(static_cast<size_t>(problem.Dim("n")));
+      global.resize(static_cast<size_t>(problem.keys));
       for (const int64_t at : params.List("globals"))
         global[static_cast<size_t>(at)] = 1;
     }
@@ -43,7 +43,7 @@ SparseMaskTables::SparseMaskTables(Layout& layout, const Problem& problem) {
   random_begin_ = TableOf(layout, host.random_begin);
   random_ = TableOf(layout, host.random);
   // Values larger than n show the same keys as n + 1.
-  const int64_t n = problem.Dim("n");
+  const int64_t n = problem.keys;
   const auto take = [&](const char* name, int64_t otherwise) {
     const Params& params = problem.params;
     return std::min(params.Has(name) ? params.Integer(name) : otherwise, n + 1);

@@ -11,18 +11,14 @@ namespace {
 // leaves, few enough to finish with the others.
 constexpr int64_t kMostKeys = 1024;
 
-bool InBlocks(const SparseKeys& visible) {
-  return visible.name() == "local" || visible.name() == "bigbird";
-}
-
 // Returns the queries in an order in which neighbours see nearly the same keys:
 // residue by residue, with queries that see all keys at the end.
 std::vector<int> OrderOfQueries(const SparseKeys& visible) {
   std::vector<int> order;
   const int64_t step =
-      InBlocks(visible) ? 1 : std::min(visible.dilation(), visible.n());
+      visible.InBlocks() ? 1 : std::min(visible.dilation(), visible.queries());
   for (int64_t residue = 0; residue < step; ++residue)
-    for (int64_t i = residue; i < visible.n(); i += step)
+    for (int64_t i = residue; i < visible.queries(); i += step)
       if (!std::ranges::binary_search(visible.seeing_all(), i))
         order.push_back(static_cast<int>(i));
   for (const int64_t i : visible.seeing_all())
@@ -33,16 +29,17 @@ std::vector<int> OrderOfQueries(const SparseKeys& visible) {
 // Returns the end of the group that begins at `first` of the order: whole
 // blocks, or a piece of one.
 int64_t EndOfGroup(const SparseKeys& visible, int64_t first) {
+  const int64_t block = visible.block().queries;
   int64_t end = first + kSoftmaxQueries;
-  if (InBlocks(visible))
-    end = visible.block() > kSoftmaxQueries
-              ? std::min(end, (first / visible.block() + 1) * visible.block())
-              : first + kSoftmaxQueries / visible.block() * visible.block();
+  if (visible.InBlocks())
+    end = block > kSoftmaxQueries ? std::min(end, (first / block + 1) * block)
+                                  : first + kSoftmaxQueries / block * block;
   else if (const auto locals =
-               visible.n() - static_cast<int64_t>(visible.seeing_all().size());
+               visible.queries() -
+               static_cast<int64_t>(visible.seeing_all().size());
            first < locals)
     end = std::min(end, locals);
-  return std::min(end, visible.n());
+  return std::min(end, visible.queries());
 }
 
 }  // namespace
@@ -50,9 +47,9 @@ int64_t EndOfGroup(const SparseKeys& visible, int64_t first) {
 SparsePlan::SparsePlan(const SparseKeys& visible)
     : queries(OrderOfQueries(visible)) {
   std::vector<KeyRun> runs;
-  std::vector<int64_t> last_group(static_cast<size_t>(visible.n()), -1);
+  std::vector<int64_t> last_group(static_cast<size_t>(visible.keys()), -1);
   int64_t end = 0;
-  for (int64_t first = 0; first < visible.n(); first = end) {
+  for (int64_t first = 0; first < visible.queries(); first = end) {
     end = EndOfGroup(visible, first);
     const auto first_key = static_cast<int64_t>(keys.size());
     for (int64_t x = first; x < end; ++x) {
@@ -89,7 +86,7 @@ double SparsePlan::Pairs() const {
 
 SparseRuns::SparseRuns(const SparseKeys& visible) {
   std::vector<KeyRun> of_query;
-  for (int64_t i = 0; i < visible.n(); ++i) {
+  for (int64_t i = 0; i < visible.queries(); ++i) {
     begin.push_back(static_cast<int>(runs.size()));
     visible.Runs(i, of_query);
     int count = 0;

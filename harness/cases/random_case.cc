@@ -80,6 +80,10 @@ void DrawParams(const Operator& op, int64_t n, Dice& dice, Values& values) {
         text = std::to_string(
             std::min(rule.max, std::max<int64_t>(rule.min, 0) - 1 +
                                    dice.Size(std::max<int64_t>(n, 1) + 3)));
+      // The blocks of a mask may have other numbers of queries than of keys.
+      if (rule.name == "block" && rule.may_be_list && !text.empty() &&
+          dice.Chance(0.4))
+        text += "+" + std::to_string(dice.Size(std::max<int64_t>(n, 1) + 3));
       // A position may be before the first key.
       if (rule.name == "query_offset" && rule.min < 0 && text != "0" &&
           !text.empty() && dice.Chance(0.3))

@@ -77,6 +77,11 @@ const std::vector<int64_t>& AwkwardSizes() {
 
 namespace {
 
+bool Gives(const Values& values, const std::string& name) {
+  return std::ranges::count(values, name,
+                            [](const auto& item) { return item.first; }) > 0;
+}
+
 // Returns several ways to share leading axes: a batch that shares all data but
 // the first tensor, and groups of heads.
 std::vector<Values> SharedAxes(const Signature& signature) {
@@ -172,6 +177,13 @@ std::vector<Values> FormsOf(const Operator& op, const Params& params,
               {"per_head", "1"},
               {"key_lengths",
                "0+1+" + std::to_string(std::max<int64_t>(1, middle - 1))}}};
+  if (!HasParam(op, params, "key_lengths"))
+    std::erase_if(
+        forms, [](const Values& form) { return Gives(form, "key_lengths"); });
+  // Blocks of a mask: of more queries than keys, of fewer, of single ones.
+  if (std::ranges::count(signature.inputs, "block_mask", &TensorRule::name) > 0)
+    for (const char* block : {"16+5", "3+20", "1"})
+      forms.push_back({{"block", block}});
   if (HasParam(op, params, "window_left")) {
     const std::string narrow = std::to_string(std::min<int64_t>(7, middle / 3));
     forms.push_back({{"window_left", narrow}});
@@ -219,11 +231,6 @@ std::vector<Values> InTurn(std::vector<Values> all,
                            std::optional<size_t> turn) {
   if (!turn || all.empty()) return all;
   return {all[(*turn + *turn / all.size()) % all.size()]};
-}
-
-bool Gives(const Values& values, const std::string& name) {
-  return std::ranges::count(values, name,
-                            [](const auto& item) { return item.first; }) > 0;
 }
 
 // Returns the inputs and outputs that a case names to have them.

@@ -162,8 +162,10 @@ void AttendOverHeads(Subject& subject);
 void GroupHeadsOtherwise(Subject& subject);
 void ReadOtherKeysAndValues(Subject& subject);
 
-// Of tensors with an entry for each query and key (pair_mistakes.cc).
+// Of tensors with an entry for each query and key, or for each block of them
+// (pair_mistakes.cc).
 void MistakeMask(Subject& subject);
+void MistakeBlockMask(Subject& subject);
 void MistakePairBias(Subject& subject);
 
 // Of the backward pass (gradient_mistakes.cc).

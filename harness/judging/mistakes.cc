@@ -78,6 +78,7 @@ constexpr Kind kKinds[] = {
     {Use::kNames, Always, MistakeSlopes},
     {Use::kNames, Always, MistakeBuckets},
     {Use::kNames, Always, MistakeMask},
+    {Use::kNames, Always, MistakeBlockMask},
     {Use::kNames, Always, MistakePairBias},
     {Use::kNames, Always, MistakeSinks},
     {Use::kNames, IsOutput, MistakeLogSums},

@@ -1,4 +1,5 @@
-// Mistakes of tensors with an entry for each query and key: mask and pair_bias.
+// Mistakes of tensors with an entry for each query and key, or for each block
+// of them: mask, pair_bias and block_mask.
 #include <algorithm>
 #include <cmath>
 
@@ -13,12 +14,15 @@ int64_t QueriesOf(const Tensor& tensor) {
 int64_t KeysOf(const Tensor& tensor) { return tensor.shape.back(); }
 
 // Adds the mistakes of reading such a tensor transposed, if there are as many
-// queries as keys, or that of the next head.
+// queries as keys, or that of the next head. The shape of a tensor with an
+// entry for each block may not change.
 void ReadOtherPairs(Subject& subject, const Tensor& tensor) {
   const std::string name = tensor.name;
   const bool keeps_shape = QueriesOf(tensor) == KeysOf(tensor);
+  const bool is_of_blocks = name == "block_mask";
   if (subject.problem.queries == subject.problem.keys &&
-      tensor.SliceSize() > 1 && (keeps_shape || !subject.problem.backward))
+      tensor.SliceSize() > 1 &&
+      (keeps_shape || !(subject.problem.backward || is_of_blocks)))
     subject.Add(name + " transposed", [name](AlteredProblem& altered) {
       Tensor& changed = altered.Change(name);
       const int64_t queries = QueriesOf(changed), keys = KeysOf(changed);
@@ -36,6 +40,18 @@ void ReadOtherPairs(Subject& subject, const Tensor& tensor) {
     });
 }
 
+// Adds the mistakes of leaving a mask out and of inverting it.
+void ShowOtherPairs(Subject& subject, const std::string& name) {
+  const auto add = [&](const char* mistake, double (*number)(double)) {
+    subject.Add(name + mistake, [name, number](AlteredProblem& altered) {
+      std::vector<double>& values = altered.Change(name).values;
+      std::ranges::transform(values, values.begin(), number);
+    });
+  };
+  add(" left out", [](double) { return 1.0; });
+  add(" inverted", [](double sees) { return 1 - sees; });
+}
+
 }  // namespace
 
 // Leaves a mask out, inverts it, moves it by a key, reads that of another pair,
@@ -43,14 +59,7 @@ void ReadOtherPairs(Subject& subject, const Tensor& tensor) {
 void MistakeMask(Subject& subject) {
   const Tensor* mask = subject.Input("mask");
   if (!mask) return;
-  const auto add = [&](const char* name, double (*number)(double)) {
-    subject.Add(name, [number](AlteredProblem& altered) {
-      std::ranges::transform(altered.Change("mask").values,
-                             altered.Change("mask").values.begin(), number);
-    });
-  };
-  add("mask left out", [](double) { return 1.0; });
-  add("mask inverted", [](double sees) { return 1 - sees; });
+  ShowOtherPairs(subject, "mask");
   if (const int64_t keys = KeysOf(*mask); keys > 1)
     subject.Add("mask one key late", [keys](AlteredProblem& altered) {
       std::vector<double>& values = altered.Change("mask").values;
@@ -71,6 +80,14 @@ void MistakeMask(Subject& subject) {
                 altered.Give(std::move(bias));
                 altered.Resolve(altered.problem.params);
               });
+}
+
+// Leaves a mask of blocks out, inverts it, or reads that of another pair.
+void MistakeBlockMask(Subject& subject) {
+  const Tensor* block_mask = subject.Input("block_mask");
+  if (!block_mask) return;
+  ShowOtherPairs(subject, "block_mask");
+  ReadOtherPairs(subject, *block_mask);
 }
 
 // Leaves a bias of pairs out or ignores its -inf, or reads that of another

@@ -130,7 +130,10 @@ void MiscountKeys(Subject& subject) {
   const Problem& problem = subject.problem;
   for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
     if (!rule.counts_keys || !problem.params.Has(rule.name)) continue;
-    const int64_t declared = problem.params.Integer(rule.name);
+    const auto* const given =
+        std::get_if<int64_t>(&problem.params.values().at(rule.name));
+    if (!given) continue;  // a list, whose entries give the shape of a mask
+    const int64_t declared = *given;
     const auto add = [&](const std::string& name, int64_t value) {
       if (value < rule.min) return;
       Params params = problem.params;

@@ -23,14 +23,18 @@ struct QueryGroup {
 // time.
 std::vector<QueryGroup> GroupQueries(const SparseKeys& keys, int64_t most) {
   std::vector<QueryGroup> groups;
-  const int64_t n = keys.n();
-  if (keys.name() == "local" || keys.name() == "bigbird") {
-    for (int64_t block = 0; block < n; block += keys.block())
-      for (int64_t first = block; first < std::min(n, block + keys.block());
-           first += most)
-        groups.push_back(
-            {first, 1,
-             std::min({most, block + keys.block() - first, n - first})});
+  const int64_t n = keys.queries();
+  if (keys.InBlocks()) {
+    const int64_t size = keys.block().queries;
+    // Blocks of a local pattern begin at multiples of their size among the
+    // positions, others among the queries as stored.
+    const int64_t origin = keys.IsMasked() ? 0 : keys.Position(0);
+    int64_t end = 0;
+    for (int64_t block = 0; block < n; block = end) {
+      end = std::min(n, (FloorOf(origin + block, size) + 1) * size - origin);
+      for (int64_t first = block; first < end; first += most)
+        groups.push_back({first, 1, std::min(most, end - first)});
+    }
     return groups;
   }
   const int64_t step = keys.dilation();
@@ -43,16 +47,18 @@ std::vector<QueryGroup> GroupQueries(const SparseKeys& keys, int64_t most) {
   return groups;
 }
 
-// Members [begin, end) of a residue class that a group of a window sees.
+// The keys begin, .. of a residue class of positions that a group of a window
+// sees; `end` is at most `begin` if there are none. The group's first query is
+// at the class's position `member`, which may have no key.
 struct Band {
   Band(const SparseKeys& keys, const QueryGroup& group)
-      : residue(group.first % group.stride),
-        member(group.first / group.stride),
+      : member(FloorOf(keys.Position(group.first), group.stride)),
+        residue(keys.Position(group.first) - member * group.stride),
         after(keys.causal() ? 0 : keys.window()),
         begin(std::max<int64_t>(0, member - keys.window())),
-        end(std::min((keys.n() - 1 - residue) / group.stride + 1,
+        end(std::min(FloorOf(keys.keys() - 1 - residue, group.stride) + 1,
                      member + group.rows + after)) {}
-  int64_t residue, member, after, begin, end;
+  int64_t member, residue, after, begin, end;
 };
 
 template <typename T>
@@ -70,8 +76,10 @@ class BlockedSparse : public Prepared {
         seeing_out_(layout, SeeingAll() * sizes_.e),
         global_k_(layout, Globals() * sizes_.d),
         global_v_(layout, Globals() * sizes_.e),
+        first_step_(
+            -FloorOf(sizes_.n_q - 1 + keys_.Position(0), keys_.dilation())),
         packed_bias_(layout, PackedBias()) {
-    layout.Add(keys_.ListBytes() +
+    layout.Add(keys_.ListBytes() + layout.threads() * keys_.RunBytes() +
                static_cast<double>(groups_.size() * sizeof(QueryGroup)));
     for (int worker = 0; worker < layout.threads(); ++worker)
       runs_.emplace_back().reserve(static_cast<size_t>(keys_.MaxRuns()));
@@ -92,21 +100,22 @@ class BlockedSparse : public Prepared {
 
   double Flops() const override {
     const double shared = static_cast<double>(Globals() + sizes_.apart);
-    double pairs =
-        static_cast<double>(SeeingAll()) * static_cast<double>(sizes_.n) /
-            (keys_.causal() + 1) +
-        static_cast<double>(sizes_.apart) * static_cast<double>(keys_.total());
+    double pairs = static_cast<double>(SeeingAll()) *
+                       static_cast<double>(sizes_.n_k) / (keys_.causal() + 1) +
+                   static_cast<double>(sizes_.apart) *
+                       static_cast<double>(keys_.all_keys());
     std::vector<KeyRun> runs;
     for (const QueryGroup& group : groups_) {
       double visible = shared;
-      if (InBlocks()) {
-        keys_.AllRuns(group.first, runs);
+      if (keys_.InBlocks()) {
+        keys_.AllRuns<T>(group.first, nullptr, runs);
         for (const KeyRun& run : runs)
           visible += static_cast<double>(
               std::max<int64_t>(0, EndOf(run, group) - run.first));
       } else {
         const Band band(keys_, group);
-        visible += static_cast<double>(band.end - band.begin);
+        visible +=
+            static_cast<double>(std::max<int64_t>(0, band.end - band.begin));
       }
       pairs += visible * static_cast<double>(group.rows);
     }
@@ -116,19 +125,19 @@ class BlockedSparse : public Prepared {
  private:
   static constexpr T kHidden = -std::numeric_limits<T>::infinity();
 
-  bool InBlocks() const {
-    return keys_.name() == "local" || keys_.name() == "bigbird";
-  }
   int64_t Globals() const {
     return static_cast<int64_t>(keys_.globals().size());
   }
   int64_t SeeingAll() const {
     return static_cast<int64_t>(keys_.seeing_all().size());
   }
-  // Steps between the first and the last position of a residue class.
-  int64_t MostSteps() const { return (sizes_.n - 1) / keys_.dilation(); }
+  // The number of distances between a query's position and a key that are
+  // multiples of the dilation: first_step_ and following ones times it.
   int64_t PackedBias() const {
-    return sizes_.has_bias && keys_.dilation() > 1 ? 2 * MostSteps() + 1 : 0;
+    if (!sizes_.has_bias || keys_.dilation() == 1) return 0;
+    const int64_t last =
+        FloorOf(sizes_.n_k - 1 - keys_.Position(0), keys_.dilation());
+    return std::max<int64_t>(0, last - first_step_ + 1);
   }
 
   void Pack(const SparseHead<T>& head) {
@@ -142,10 +151,9 @@ class BlockedSparse : public Prepared {
       std::copy_n(rows.k + at * d, d, global_k_.data() + g * d);
       std::copy_n(rows.v + at * e, e, global_v_.data() + g * e);
     }
-    if (PackedBias() == 0) return;
-    const int64_t most = MostSteps();
-    for (int64_t step = -most; step <= most; ++step)
-      packed_bias_.data()[most + step] = head.bias[step * keys_.dilation()];
+    for (int64_t x = 0; x < PackedBias(); ++x)
+      packed_bias_.data()[x] =
+          head.bias[keys_.Position(0) + (first_step_ + x) * keys_.dilation()];
   }
 
   void RunGroup(const SparseHead<T>& head, const QueryGroup& group,
@@ -154,7 +162,7 @@ class BlockedSparse : public Prepared {
     const SparseRows<T>& rows = head.positions;
     block.Begin(rows.q + group.first * sizes_.d, group.stride * sizes_.d,
                 group.rows, scale_);
-    if (InBlocks())
+    if (keys_.InBlocks())
       AddBlocks(head, group, runs_[static_cast<size_t>(worker)], block);
     else
       AddBand(head, group, block);
@@ -166,19 +174,20 @@ class BlockedSparse : public Prepared {
   // Returns the end of the keys of a run that some query of the group sees.
   int64_t EndOf(const KeyRun& run, const QueryGroup& group) const {
     const int64_t end = run.first + run.count;
-    return keys_.causal() ? std::min(end, group.last() + 1) : end;
+    return keys_.causal() ? std::min(end, keys_.Position(group.last()) + 1)
+                          : end;
   }
 
   void AddBlocks(const SparseHead<T>& head, const QueryGroup& group,
                  std::vector<KeyRun>& runs, SoftmaxBlock<T>& block) {
-    keys_.AllRuns(group.first, runs);
+    keys_.AllRuns(group.first, head.block_mask, runs);
     for (const KeyRun& run : runs) {
       const int64_t end = EndOf(run, group);
       for (int64_t j = run.first; j < end; j += kTileKeys) {
         block.Scores(head.positions.k + j * sizes_.d, sizes_.d,
                      std::min(kTileKeys, end - j));
         if (head.bias) block.AddBias(head.bias + j - group.first);
-        if (keys_.causal()) block.HideAfter(group.first - j);
+        if (keys_.causal()) block.HideAfter(keys_.Position(group.first) - j);
         block.Accumulate(head.positions.v + j * sizes_.e, sizes_.e);
       }
     }
@@ -188,13 +197,16 @@ class BlockedSparse : public Prepared {
                SoftmaxBlock<T>& block) {
     const int64_t d = sizes_.d, e = sizes_.e;
     const Band band(keys_, group);
-    const T* bias =
-        PackedBias() > 0 ? packed_bias_.data() + MostSteps() : head.bias;
+    const bool is_packed = PackedBias() > 0;
+    const T* const bias = is_packed ? packed_bias_.data() : head.bias;
+    // Key b and the group's first query have the bias at origin + b.
+    const int64_t origin =
+        is_packed ? -band.member - first_step_ : -group.first;
     for (int64_t b = band.begin; b < band.end; b += kTileKeys) {
       const int64_t j = band.residue + b * group.stride;
       block.Scores(head.positions.k + j * d, group.stride * d,
                    std::min(kTileKeys, band.end - b));
-      if (bias) block.AddBias(bias + b - band.member);
+      if (bias) block.AddBias(bias + origin + b);
       block.HideAfter(band.member - b + band.after);
       block.HideBefore(band.member - b - keys_.window());
       block.Accumulate(head.positions.v + j * e, group.stride * e);
@@ -246,7 +258,7 @@ class BlockedSparse : public Prepared {
           const int64_t g = index * kBlockQueries<T>;
           const int64_t rows = std::min(kBlockQueries<T>, SeeingAll() - g);
           const int64_t* at = seeing.data() + g;  // in ascending order
-          const int64_t end = keys_.causal() ? at[rows - 1] + 1 : sizes_.n;
+          const int64_t end = keys_.causal() ? at[rows - 1] + 1 : sizes_.n_k;
           block.Begin(seeing_q_.data() + g * d, d, rows, scale_);
           for (int64_t j = 0; j < end; j += kTileKeys) {
             const int64_t keys = std::min(kTileKeys, end - j);
@@ -277,9 +289,9 @@ class BlockedSparse : public Prepared {
                 block.Begin(head.apart.q + g * d, d,
                             std::min(kBlockQueries<T>, sizes_.apart - g),
                             scale_);
-                for (int64_t j = 0; j < sizes_.n; j += kTileKeys) {
+                for (int64_t j = 0; j < sizes_.n_k; j += kTileKeys) {
                   block.Scores(head.positions.k + j * d, d,
-                               std::min(kTileKeys, sizes_.n - j));
+                               std::min(kTileKeys, sizes_.n_k - j));
                   block.Accumulate(head.positions.v + j * e, e);
                 }
                 AddApart(head, block);
@@ -297,7 +309,8 @@ class BlockedSparse : public Prepared {
   std::vector<std::vector<KeyRun>> runs_;
   Buffer<T> seeing_q_, seeing_out_;  // of the queries that see everything
   Buffer<T> global_k_, global_v_;
-  Buffer<T> packed_bias_;  // of offsets that are multiples of the dilation
+  const int64_t first_step_;
+  Buffer<T> packed_bias_;  // of distances that are multiples of the dilation
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // sparse_attention in groups of up to 64 queries that see nearly the same keys,
 // against tiles of these keys (softmax_tiles.h), with masked edges.
 //
-// Patterns of blocks: the queries of a block, against the blocks that it sees.
+// Patterns of blocks: the queries of a block, against the blocks that it sees,
+// read from the row of a block mask if there is one.
 // Windows: a dilated window is one dense band for each residue of positions
 // modulo the dilation; its biases are `dilation` apart, and are packed. Queries
 // that see everything are computed with all keys at the end, overwriting the

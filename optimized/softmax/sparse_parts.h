@@ -8,23 +8,25 @@ namespace subquad {
 
 struct SparseSizes {
   explicit SparseSizes(const Problem& problem)
-      : n(problem.Dim("n")),
+      : n_q(problem.queries),
+        n_k(problem.keys),
         d(problem.Dim("d")),
         e(problem.Dim("e")),
         apart(problem.HasInput("q_global") ? problem.Dim("g") : 0),
         heads(problem.heads),
-        has_bias(problem.HasInput("bias")) {}
+        has_bias(problem.HasInput("bias")),
+        has_block_mask(problem.HasInput("block_mask")) {}
   // Counts the flops of this many pairs of a query and a key in each head.
   double Flops(double pairs) const {
     return 2 * static_cast<double>(heads) * pairs * static_cast<double>(d + e);
   }
-  int64_t n, d, e;
-  int64_t apart;  // global tokens in addition to the n positions
+  int64_t n_q, n_k, d, e;
+  int64_t apart;  // global tokens in addition to these
   int64_t heads;
-  bool has_bias;
+  bool has_bias, has_block_mask;
 };
 
-// Rows of queries, keys, values and output: those of the n positions, or of the
+// Rows of queries, keys, values and output: those at positions, or of the
 // additional global tokens.
 template <typename T>
 struct SparseRows {
@@ -35,7 +37,8 @@ struct SparseRows {
 template <typename T>
 struct SparseHead {
   SparseHead(const Arrays& arrays, const SparseSizes& sizes, int64_t h)
-      : n(sizes.n),
+      : n_q(sizes.n_q),
+        n_k(sizes.n_k),
         positions{arrays.In<T>("q").Head(h), arrays.In<T>("k").Head(h),
                   arrays.In<T>("v").Head(h), arrays.Out<T>("out").Head(h)} {
     if (sizes.apart > 0)
@@ -43,12 +46,14 @@ struct SparseHead {
                arrays.In<T>("k_global").Head(h),
                arrays.In<T>("v_global").Head(h),
                arrays.Out<T>("out_global").Head(h)};
-    if (sizes.has_bias) bias = arrays.In<T>("bias").Head(h) + sizes.n - 1;
+    if (sizes.has_bias) bias = arrays.In<T>("bias").Head(h) + sizes.n_q - 1;
+    if (sizes.has_block_mask) block_mask = arrays.In<T>("block_mask").Head(h);
   }
 
-  int64_t n;
+  int64_t n_q, n_k;
   SparseRows<T> positions, apart = {};
-  const T* bias = nullptr;  // of offset 0
+  const T* bias = nullptr;  // of the query and the key with the same index
+  const T* block_mask = nullptr;
 };
 
 }  // namespace subquad

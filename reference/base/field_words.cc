@@ -24,8 +24,8 @@ const Advice kAdvice[] = {
      "the inputs are mask (1: the query sees the key) and pair_bias, of "
      "softmax_attention, [.., n_q, n_k] or with 1 for n_q or n_k"},
     {{"block_mask"},
-     "masks of blocks are not covered; expand them to the mask [.., n_q, n_k] "
-     "of softmax_attention, or use a pattern of sparse_attention"},
+     "block_mask is an input of sparse_attention with the pattern blocks: 1 "
+     "where the block is seen, [.., ceil(n_q/block), ceil(n_k/block)]"},
     {{"is_causal", "causal_mask"}, "the parameter is causal"},
     {{"softcap", "logits_soft_cap", "attn_logit_softcapping", "logit_cap"},
      "the parameter is softcap, of softmax_attention"},

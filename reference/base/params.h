@@ -87,7 +87,7 @@ struct ParamRule {
   bool counts_keys = false;  // or blocks of them: a window, a block, a stride
   // The optional input that it describes, without which it has no meaning.
   std::string of_input = {};
-  bool may_be_list = false;  // an integer, or one for each packed sequence
+  bool may_be_list = false;  // an integer, or several that belong together
   // A flag that is the opposite of this one if it is not given.
   std::string opposite_of = {};
 

@@ -7,6 +7,9 @@
 namespace subquad {
 namespace {
 
+// Comes before a divisor of which the quotient is rounded up.
+constexpr char kUp = '^';
+
 // Sizes come from outside. Products saturate at this value instead of wrapping
 // around, and then match no shape.
 constexpr int64_t kLargest = int64_t{1} << 62;
@@ -22,6 +25,22 @@ int64_t Times(int64_t a, int64_t b) {
   if (__builtin_mul_overflow(a, b, &product))
     return (a < 0) == (b < 0) ? kLargest : -kLargest;
   return std::clamp(product, -kLargest, kLargest);
+}
+
+bool IsDigit(char letter) {
+  return std::isdigit(static_cast<unsigned char>(letter));
+}
+
+// Returns the value of a symbol or a number; nothing if it has none.
+std::optional<int64_t> ValueOf(const std::string& word, const Dims& dims) {
+  if (IsDigit(word.front())) return std::stoll(word);
+  const auto it = dims.find(word);
+  if (it == dims.end()) return std::nullopt;
+  return it->second;
+}
+
+std::string WithoutMark(const std::string& divisor) {
+  return divisor.front() == kUp ? divisor.substr(1) : divisor;
 }
 
 }  // namespace
@@ -45,6 +64,8 @@ Extent::Extent(const std::string& expression) {
   while (at < expression.size()) {
     Term term{sign, {}, {}};
     bool divides = false;
+    const bool rounds_up = expression.compare(at, 5, "ceil(") == 0;
+    if (rounds_up) at += 5;
     while (true) {
       size_t end = at;
       while (end < expression.size() &&
@@ -54,8 +75,8 @@ Extent::Extent(const std::string& expression) {
       if (end == at) throw std::logic_error("bad extent '" + expression + "'");
       const std::string word = expression.substr(at, end - at);
       if (divides)
-        term.divisors.push_back(word);
-      else if (std::isdigit(static_cast<unsigned char>(word[0])))
+        term.divisors.push_back(rounds_up ? kUp + word : word);
+      else if (IsDigit(word.front()))
         term.factor *= std::stoll(word);
       else
         term.symbols.push_back(word);
@@ -64,6 +85,11 @@ Extent::Extent(const std::string& expression) {
           (expression[at] != '*' && expression[at] != '/'))
         break;
       divides = expression[at] == '/';
+      ++at;
+    }
+    if (rounds_up) {
+      if (at == expression.size() || expression[at] != ')')
+        throw std::logic_error("bad extent '" + expression + "'");
       ++at;
     }
     terms_.push_back(std::move(term));
@@ -80,7 +106,9 @@ std::vector<std::string> Extent::Symbols() const {
   std::vector<std::string> symbols;
   for (const Term& term : terms_) {
     symbols.insert(symbols.end(), term.symbols.begin(), term.symbols.end());
-    symbols.insert(symbols.end(), term.divisors.begin(), term.divisors.end());
+    for (const std::string& divisor : term.divisors)
+      if (const std::string word = WithoutMark(divisor); !IsDigit(word.front()))
+        symbols.push_back(word);
   }
   return symbols;
 }
@@ -95,9 +123,10 @@ std::optional<int64_t> Extent::Evaluate(const Dims& dims) const {
       product = Times(product, it->second);
     }
     for (const std::string& divisor : term.divisors) {
-      auto it = dims.find(divisor);
-      if (it == dims.end() || it->second < 1) return std::nullopt;
-      product /= it->second;
+      const auto value = ValueOf(WithoutMark(divisor), dims);
+      if (!value || *value < 1) return std::nullopt;
+      const bool has_rest = product % *value != 0;
+      product = product / *value + (divisor.front() == kUp && has_rest);
     }
     sum = Plus(sum, product);
   }

@@ -1,5 +1,5 @@
-// Shapes in symbols: "n_q+n_k-1", "2*height-1", "height*width", "n/block"
-// (whole blocks only). One declaration per tensor is enough to check given
+// Shapes in symbols: "n_q+n_k-1", "height*width", "n/block" (whole blocks),
+// "ceil(n/block)" (all). One declaration per tensor is enough to check given
 // shapes, to find the sizes behind them, and to make the shapes of generated
 // inputs.
 #pragma once
@@ -18,7 +18,7 @@ using Dims = std::map<std::string, int64_t>;
 int64_t ElementCount(const Shape& shape);
 std::string ToString(const Shape& shape);  // "[37, 6]"
 
-// A sum of products of integers and symbols, each divided by symbols.
+// A sum of products of integers and symbols, divided by either of them.
 class Extent {
  public:
   explicit Extent(const std::string& expression);

@@ -145,7 +145,8 @@ std::string NotOnDevice(const Problem& problem) {
       return std::string("GPU kernels do not support ") + name;
   if (params.Has("query_offset") && params.Integer("query_offset") != 0)
     return "GPU kernels do not support query_offset";
-  for (const char* name : {"sinks", "slopes", "buckets", "mask", "pair_bias"})
+  for (const char* name :
+       {"sinks", "slopes", "buckets", "mask", "pair_bias", "block_mask"})
     if (problem.HasInput(name))
       return std::string("GPU kernels do not support ") + name;
   if (IndexOf(problem.outputs, "lse") >= 0)
@@ -153,6 +154,10 @@ std::string NotOnDevice(const Problem& problem) {
   if (problem.op->description().id == "softmax_attention" &&
       params.Has("height"))
     return "GPU kernels do not support the bias of an image";
+  if (problem.op->description().id == "sparse_attention" &&
+      problem.queries != problem.keys)
+    return "GPU kernels do not support more or fewer queries than keys in "
+           "sparse_attention";
   if (params.Has("eps") && params.Number("eps") > 0)
     return "GPU kernels do not support eps";
   if (params.Has("normalized") && !params.Flag("normalized"))

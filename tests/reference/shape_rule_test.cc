@@ -14,6 +14,13 @@ TEST(Extent, SumsProductsAndQuotients) {
   EXPECT_EQ(Extent("n/width").Evaluate(dims), std::nullopt);
   EXPECT_EQ(Extent("n/block").Evaluate({{"n", 12}, {"block", 0}}),
             std::nullopt);
+  EXPECT_EQ(Extent("ceil(n/block)").Evaluate(dims), 3);
+  EXPECT_EQ(Extent("ceil(n/block)").Evaluate({{"n", 13}, {"block", 4}}), 4);
+  EXPECT_EQ(Extent("ceil(2*n/5)-1").Evaluate(dims), 4);
+  EXPECT_EQ(Extent("ceil(n/5)").Symbols(), std::vector<std::string>{"n"});
+  EXPECT_EQ(Extent("ceil(n/block)").Symbols(),
+            (std::vector<std::string>{"n", "block"}));
+  EXPECT_THROW(Extent("ceil(n/block"), std::logic_error);
   EXPECT_EQ(Extent("n/block").Symbols(),
             (std::vector<std::string>{"n", "block"}));
 }
@@ -27,6 +34,7 @@ TEST(Extent, SolvesForOneUnknown) {
   EXPECT_EQ(Extent("block*b").Solve({{"block", 4}}, 13).value, std::nullopt);
   EXPECT_EQ(Extent("n/block").Solve({{"block", 4}}, 3).symbol, "");
   EXPECT_EQ(Extent("n/block").Solve({{"n", 12}}, 3).symbol, "");
+  EXPECT_EQ(Extent("ceil(n/5)").Solve({}, 3).symbol, "");
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ Finding Etc(const Evidence& evidence) {
 // Layers until every one of n tokens depends on all others; `limit` if it takes
 // more.
 int64_t LayersToReachAll(const Params& pattern, int64_t n, int64_t limit) {
-  const SparsePattern rule(pattern, n);
+  const SparsePattern rule(pattern, n, n);
   const auto size = static_cast<size_t>(n);
   std::vector<std::vector<bool>> reached(size, std::vector<bool>(size));
   for (size_t i = 0; i < size; ++i) reached[i][i] = true;

@@ -95,7 +95,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
   for (const Pattern& pattern : Patterns(n)) {
     const int64_t size = n + pattern.globals;
     Trial trial = TrialOf(pattern, n, run.seed());
-    const SparsePattern rule(pattern.params, n);
+    const SparsePattern rule(pattern.params, n, n);
     bool drawn = false;
     for (const Implementation* one : CpuImplementations(trial.problem())) {
       std::vector<double> out = RunOnce(*one, trial, run.threads());

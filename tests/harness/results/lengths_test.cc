@@ -26,6 +26,9 @@ TEST(Lengths, AreDeclaredByTheOperator) {
   EXPECT_EQ(record.at("length_axes"), Json({"L", "M"}));
   EXPECT_EQ(
       RecordOf("sparse_attention:n=64,pattern=local,block=8").at("length_axes"),
+      Json({"n_q", "n_k"}));
+  EXPECT_EQ(
+      RecordOf("sparse_attention:n=64,pattern=etc,window=8").at("length_axes"),
       Json({"n"}));
   const Json image = RecordOf("toeplitz_2d:height=6,width=4");
   EXPECT_EQ(image.at("tokens"), 24);
