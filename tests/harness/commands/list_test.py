@@ -43,8 +43,13 @@ def holds(entry, case):
 
 
 def extent(text, sizes):
-    """Evaluates an extent such as n_q+n_k-1, or n/block."""
-    return eval(text.replace("/", "//"), {"__builtins__": {}}, sizes)  # pylint: disable=eval-used
+    """Evaluates an extent such as n_q+n_k-1, n/block or ceil(n/block)."""
+    text = re.sub(r"ceil\((\w+)/(\w+)\)", r"-(-\1//\2)", text)
+    return eval(re.sub(r"/+", "//", text), {"__builtins__": {}}, sizes)  # pylint: disable=eval-used
+
+
+def symbols_of(shape):
+    return set(re.findall(r"[A-Za-z_]\w*", " ".join(shape))) - {"ceil"}
 
 
 def problems(operator, case, shapes):
@@ -71,7 +76,7 @@ def problems(operator, case, shapes):
         elif "choices" in entry and value not in entry["choices"]:
             faults.append(f"{name} is not one of the choices")
     sizes = {entry["name"] for entry in operator["sizes"] if holds(entry, case)}
-    symbols = set(re.findall(r"[A-Za-z_]\w*", " ".join(e for entry in inputs.values() for e in entry["shape"])))
+    symbols = symbols_of(e for entry in inputs.values() for e in entry["shape"])
     faults += [f"size {name} is not described" for name in symbols - sizes - set(params)]
     known = {name: value for name, value in case["params"].items() if isinstance(value, int)}
     for name, shape in shapes.items():  # an extent that is a single symbol gives its value
@@ -80,7 +85,7 @@ def problems(operator, case, shapes):
                 known.setdefault(text, size)
     for name, shape in shapes.items():
         entry = inputs.get(name)
-        if not entry or not all(s in known for s in re.findall(r"[A-Za-z_]\w*", " ".join(entry["shape"]))):
+        if not entry or not symbols_of(entry["shape"]) <= set(known):
             continue
         expected = [extent(text, known) for text in entry["shape"]]
         if entry["per_pair"]:  # an extent of 1 is shared
