@@ -867,13 +867,14 @@ TEST(SoftmaxAttention, PackedSequencesDoNotSeeEachOther) {
           query += n_q;
           key += n_k;
         }
-        if (has_bias)
+        if (has_bias) {
           EXPECT_LE(
               LargestDifference(
                   all_backward.Run(program, Scalar::kFloat64, 1, "grad_bias"),
                   entry_sums),
               1e-12)
               << program;
+        }
         const Verdict verdict = all.Judge(program);
         EXPECT_TRUE(verdict.passed()) << program << ": " << verdict.reason;
       }
