@@ -69,7 +69,7 @@ class SoftmaxAttentionReference : public Reference<Real> {
         continue;
       Score<Real> score =
           ScaledDot<Real>(q, k_.Head(id.head) + j * d_, d_, scale_);
-      if (softcap_ > 0)
+      if (softcap_ > 0 && !problem_.caps_biased_scores)
         score = score.Capped(static_cast<Real>(softcap_), roundoff_);
       std::optional<Score<Real>> bias;
       if (of_offset) bias = Score<Real>{static_cast<Real>(*of_offset)};
@@ -80,6 +80,8 @@ class SoftmaxAttentionReference : public Reference<Real> {
         score = score.Plus(*bias);
       else if (of_pair)
         score = score.Plus(static_cast<Real>(*of_pair));
+      if (softcap_ > 0 && problem_.caps_biased_scores)
+        score = score.Capped(static_cast<Real>(softcap_), roundoff_);
       row.See(j, score);
     }
     if (id.output == lse_) return row.WriteLogSum(value, units);

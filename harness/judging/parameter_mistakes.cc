@@ -172,7 +172,8 @@ void MisplaceWindow(Subject& subject) {
   mistake.remedy = "a query_offset that differs from zero";
 }
 
-// Leaves the softcap out, or the division in softcap tanh(x / softcap).
+// Leaves the softcap out, or the division in softcap tanh(x / softcap), or
+// applies it after the bias.
 void MistakeSoftcap(Subject& subject) {
   const Params& right = subject.problem.params;
   if (!right.Has("softcap")) return;
@@ -185,6 +186,14 @@ void MistakeSoftcap(Subject& subject) {
   params.Set("scale",
              SoftmaxScale<double>(subject.problem) * right.Number("softcap"));
   subject.Add("scores not divided by the softcap", params);
+  const bool has_bias = std::ranges::any_of(
+      {"bias", "slopes", "buckets", "pair_bias"},
+      [&](const char* name) { return subject.Input(name) != nullptr; });
+  if (has_bias)
+    subject.Add("softcap applied after the bias", [](AlteredProblem& altered) {
+      altered.problem.caps_biased_scores = true;
+      altered.changed = true;
+    });
 }
 
 // Leaves slopes out, doubles them, or reads those of other heads.

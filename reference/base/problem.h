@@ -142,6 +142,9 @@ struct Problem {
   // The gradients take normalisers for constants: the mistake of a program that
   // cuts them off its graph (harness/judging/gradient_mistakes.cc).
   bool detaches_normalisers = false;
+  // The softcap is applied to scores that include their bias: a mistake of
+  // programs (harness/judging/parameter_mistakes.cc).
+  bool caps_biased_scores = false;
   Scalar scalar = Scalar::kFloat32;
   Dims dims;
   int64_t queries = 0, keys = 0;

@@ -7,9 +7,6 @@
 namespace subquad {
 namespace {
 
-// Comes before a divisor of which the quotient is rounded up.
-constexpr char kUp = '^';
-
 // Sizes come from outside. Products saturate at this value instead of wrapping
 // around, and then match no shape.
 constexpr int64_t kLargest = int64_t{1} << 62;
@@ -39,10 +36,6 @@ std::optional<int64_t> ValueOf(const std::string& word, const Dims& dims) {
   return it->second;
 }
 
-std::string WithoutMark(const std::string& divisor) {
-  return divisor.front() == kUp ? divisor.substr(1) : divisor;
-}
-
 }  // namespace
 
 int64_t ElementCount(const Shape& shape) {
@@ -62,10 +55,9 @@ Extent::Extent(const std::string& expression) {
   size_t at = expression.starts_with('-') ? 1 : 0;
   int64_t sign = at == 1 ? -1 : 1;
   while (at < expression.size()) {
-    Term term{sign, {}, {}};
+    Term term{sign, expression.compare(at, 5, "ceil(") == 0};
+    if (term.rounds_up) at += 5;
     bool divides = false;
-    const bool rounds_up = expression.compare(at, 5, "ceil(") == 0;
-    if (rounds_up) at += 5;
     while (true) {
       size_t end = at;
       while (end < expression.size() &&
@@ -75,7 +67,7 @@ Extent::Extent(const std::string& expression) {
       if (end == at) throw std::logic_error("bad extent '" + expression + "'");
       const std::string word = expression.substr(at, end - at);
       if (divides)
-        term.divisors.push_back(rounds_up ? kUp + word : word);
+        term.divisors.push_back(word);
       else if (IsDigit(word.front()))
         term.factor *= std::stoll(word);
       else
@@ -87,7 +79,7 @@ Extent::Extent(const std::string& expression) {
       divides = expression[at] == '/';
       ++at;
     }
-    if (rounds_up) {
+    if (term.rounds_up) {
       if (at == expression.size() || expression[at] != ')')
         throw std::logic_error("bad extent '" + expression + "'");
       ++at;
@@ -107,8 +99,7 @@ std::vector<std::string> Extent::Symbols() const {
   for (const Term& term : terms_) {
     symbols.insert(symbols.end(), term.symbols.begin(), term.symbols.end());
     for (const std::string& divisor : term.divisors)
-      if (const std::string word = WithoutMark(divisor); !IsDigit(word.front()))
-        symbols.push_back(word);
+      if (!IsDigit(divisor.front())) symbols.push_back(divisor);
   }
   return symbols;
 }
@@ -123,10 +114,10 @@ std::optional<int64_t> Extent::Evaluate(const Dims& dims) const {
       product = Times(product, it->second);
     }
     for (const std::string& divisor : term.divisors) {
-      const auto value = ValueOf(WithoutMark(divisor), dims);
+      const auto value = ValueOf(divisor, dims);
       if (!value || *value < 1) return std::nullopt;
       const bool has_rest = product % *value != 0;
-      product = product / *value + (divisor.front() == kUp && has_rest);
+      product = product / *value + (term.rounds_up && has_rest);
     }
     sum = Plus(sum, product);
   }

@@ -42,6 +42,7 @@ class Extent {
  private:
   struct Term {
     int64_t factor;
+    bool rounds_up = false;  // the quotient
     std::vector<std::string> symbols, divisors;
   };
   std::vector<Term> terms_;

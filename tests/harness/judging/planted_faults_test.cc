@@ -131,6 +131,8 @@ INSTANTIATE_TEST_SUITE_P(
                      "the first"}},
             Planted{"softmax_attention:d=8,e=8,softcap=0.75",
                     {"softcap left out", "scores not divided by the softcap"}},
+            Planted{"softmax_attention:d=8,e=8,softcap=0.75,with=bias",
+                    {"softcap applied after the bias"}},
             // Without a window, a sink has a weight of one key among 65536,
             // which rounding errors hide.
             Planted{
