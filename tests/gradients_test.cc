@@ -53,8 +53,15 @@ class Loss {
         shapes.push_back({tensor.name, tensor.shape});
         inputs_.tensors.push_back(tensor);
       }
+    // Outputs that are computed on request, of which a gradient comes in.
+    const std::vector<TensorRule> outputs =
+        backward.op->SignatureFor(backward.params, false).outputs;
+    std::vector<std::string> wanted;
+    for (size_t o = 0; o < outputs.size(); ++o)
+      if (outputs[o].optional && inputs.Find(CotangentOf(outputs, o)))
+        wanted.push_back(outputs[o].name);
     problem_ = ResolveProblem(*backward.op, backward.params, backward.scalar,
-                              shapes, backward.leading);
+                              shapes, backward.leading, wanted);
     for (size_t o = 0; o < problem_.outputs.size(); ++o) {
       const Tensor* grad = inputs.Find(CotangentOf(problem_.outputs, o));
       cotangents_.push_back(grad ? grad->values : std::vector<double>());
@@ -73,8 +80,10 @@ class Loss {
       if (cotangents_[o].empty()) continue;
       const std::vector<Long> out =
           AllRows(problem_, *reference, static_cast<int>(o));
+      // An lse of -inf is that of a query without keys, whatever the inputs.
       for (size_t i = 0; i < out.size(); ++i)
-        sum += static_cast<Long>(cotangents_[o][i]) * out[i];
+        if (!std::isinf(out[i]))
+          sum += static_cast<Long>(cotangents_[o][i]) * out[i];
     }
     values = kept;
     return sum;
