@@ -716,7 +716,9 @@ TEST(SparseAttention, ParametersThatDoNotFitAreNamed) {
     }
   };
   expect_invalid(give("blocks", 30, {4, 5}), "block_mask");
-  expect_invalid(give("strided", 30, {}), "k: expected");
+  expect_invalid(give("strided", 30, {}),
+                 "k: expected [n, d] = [20, 12], with these parameters as many "
+                 "keys as queries, found [30, 12]");
   EXPECT_NO_THROW(give("blocks", 30, {5, 4}).Resolve(Scalar::kFloat64));
   ExpectInvalid({{"block", I(2)}}, "pattern");
   ExpectInvalid({{"pattern", S("blocky")}, {"block", I(2)}}, "pattern");

@@ -112,9 +112,24 @@ void ShareExtents(const Shape& shape, TensorRule& rule) {
     if (shape[leading + axis] == 1) rule.shape[axis] = "1";
 }
 
+// Returns what a message adds to the shape of a tensor with another number of
+// rows than there are queries, if there have to be as many keys.
+std::string WhyAsMany(const Signature& signature, const TensorRule& rule,
+                      const Shape& shape, const Shape& expected) {
+  const size_t rows = expected.size() - rule.shape.size();
+  const bool is_size =
+      std::ranges::count(signature.sizes, signature.queries, &SizeRule::name);
+  return is_size && signature.queries == signature.keys &&
+                 !rule.shape.empty() &&
+                 rule.shape.front() == signature.queries &&
+                 shape[rows] != expected[rows]
+             ? ", with these parameters as many keys as queries"
+             : "";
+}
+
 // Finds the sizes behind the shapes, each from the first extent in which it is
 // the only unknown, and then compares every extent with the result.
-void ResolveDims(const std::vector<SizeRule>& sizes,
+void ResolveDims(const Signature& signature,
                  const std::vector<const GivenShape*>& shapes,
                  Problem& problem) {
   bool progress = true;
@@ -129,7 +144,8 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
         if (extent.Evaluate(problem.dims)) continue;
         const auto solution = extent.Solve(problem.dims, shape[axis + skip]);
         if (solution.symbol.empty()) continue;
-        if (!solution.value || *solution.value < Least(sizes, solution.symbol))
+        if (!solution.value ||
+            *solution.value < Least(signature.sizes, solution.symbol))
           throw InvalidInput(rule.name,
                              Symbols(rule, skip) + " for some " +
                                  solution.symbol + " that fits the others",
@@ -145,9 +161,11 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
     const Shape& leading = problem.input_leading[i];
     const Shape expected = ShapeOf(rule, problem.dims, leading);
     if (shape != expected)
-      throw InvalidInput(
-          rule.name, Symbols(rule, leading.size()) + " = " + ToString(expected),
-          ToString(shape));
+      throw InvalidInput(rule.name,
+                         Symbols(rule, leading.size()) + " = " +
+                             ToString(expected) +
+                             WhyAsMany(signature, rule, shape, expected),
+                         ToString(shape));
   }
 }
 
@@ -303,7 +321,7 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   for (TensorRule& output : problem.outputs)
     if (const int source = InputOfGradient(problem, output.name); source >= 0)
       output.shape = problem.inputs[static_cast<size_t>(source)].shape;
-  ResolveDims(signature.sizes, ordered, problem);
+  ResolveDims(signature, ordered, problem);
   problem.length_axes = LengthAxes(op, problem.params, signature);
   // An axis that only an absent optional tensor has gets no value.
   std::erase_if(problem.length_axes, [&](const std::string& axis) {

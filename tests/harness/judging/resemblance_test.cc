@@ -224,6 +224,23 @@ TEST(Resemblance, NamesCommonMistakes) {
        {"window too large by 1", "window too small by 1", "window left out"}},
       {"sparse_attention:n=40,d=8,e=8,pattern=local,block=8",
        {"block too large by 1", "block too small by 1"}},
+      {"sparse_attention:n_q=20,n_k=40,d=8,e=8,causal=1,pattern=local,block=8,"
+       "query_offset=13",
+       {"query_offset left out",
+        "causal mask aligned at the last query and key instead of the first"}},
+      {"sparse_attention:n_q=20,n_k=40,d=8,e=8,pattern=sliding,window=5,"
+       "dilation=2,query_offset=13",
+       {"query_offset left out", "window too large by 1",
+        "window too small by 1"}},
+      {"sparse_attention:n=40,d=8,e=8,heads=3,per_head=1,pattern=blocks,"
+       "block=5",
+       {"block_mask left out", "block_mask inverted", "block_mask transposed",
+        "block_mask of another head",
+        "rows that see no key averaged over all keys"}},
+      {"sparse_attention:n_q=30,n_k=40,d=8,e=8,heads=3,per_head=1,"
+       "pattern=blocks,block=3+8",
+       {"block_mask left out", "block_mask inverted",
+        "block_mask of another head"}},
       {"position_attention:scheme=deberta,n=20,D=8,d=8,e=8",
        {"p2c released for paper"}},
       {"toeplitz_2d:height=6,width=4,e=4",
