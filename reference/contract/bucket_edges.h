@@ -1,5 +1,5 @@
-// Where T5's buckets of distances begin, for implementations: by integers, in
-// another way than the definition.
+// Computes where T5's buckets of distances begin, for implementations: by
+// integers, in another way than the definition.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace subquad {
 
 class BucketEdges {
  public:
-  // For a problem with the input buckets.
+  // Reads the parameters of a problem that has the input buckets.
   explicit BucketEdges(const Problem& problem)
       : bidirectional_(problem.params.Flag("bidirectional")) {
     const int64_t count = problem.Dim("B") / (bidirectional_ ? 2 : 1);
