@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "reference/base/gradients.h"
+#include "reference/base/long_sums.h"
 #include "reference/base/term_order.h"
 #include "reference/base/traced.h"
 
@@ -109,14 +110,18 @@ class Derivative final : public Reference<Real> {
 
   // Returns a number of parts that depends on the problem only: enough for the
   // threads of a large machine, and so few that their sums fit into memory.
+  // Sums in parts have smaller errors, by up to the number of parts where
+  // errors add up one way. Other programs need not split the same sums, so the
+  // second order of terms has no more parts than other long sums.
   size_t Parts() const {
-    constexpr double kMostParts = 16, kRowsOfAPart = 64;
-    constexpr double kMostNumbers = 1 << 23;
+    constexpr double kMostParts = 16, kMostNumbers = 1 << 23;
+    const double rows_of_a_part =
+        EvenTermsFirst::On() ? LongSums<Real>::kTermsOfAPart : 64;
     double numbers = 1;
     for (const Tensor* variable : variables_)
       numbers += static_cast<double>(variable->values.size());
     return static_cast<size_t>(
-        std::clamp(std::min(static_cast<double>(rows_.size()) / kRowsOfAPart,
+        std::clamp(std::min(static_cast<double>(rows_.size()) / rows_of_a_part,
                             kMostNumbers / numbers),
                    1.0, kMostParts));
   }
@@ -181,9 +186,10 @@ class Derivative final : public Reference<Real> {
     std::vector<Traced<Real>> values;
     std::vector<Real> plain;
     std::vector<double> units;
+    const size_t first = rows_.size() * part / parts;
     const size_t end = rows_.size() * (part + 1) / parts;
-    for (size_t r = rows_.size() * part / parts; r < end; ++r) {
-      const OutputRow& row = rows_[r];
+    ForTerms(end - first, [&](size_t term) {
+      const OutputRow& row = rows_[first + term];
       const auto width = static_cast<size_t>(
           WidthOf(forward_, static_cast<size_t>(row.id.output)));
       values.assign(width, {});
@@ -198,7 +204,7 @@ class Derivative final : public Reference<Real> {
         tape.Seed(values[c].node(), static_cast<Real>(row.cotangent[c]),
                   std::isfinite(units[c]) ? 0 : kUnbounded);
       tape.SweepAndForget(mark);
-    }
+    });
     tape.SweepAndForget(0);
     std::vector<Sums> sums(variables_.size());
     for (size_t v = 0; v < variables_.size(); ++v)

@@ -5,8 +5,9 @@
 // measure for implementations that use other orders (a matrix product that
 // separates even and odd terms, tiles). So the plain program's error is also
 // measured in a second order, and the larger error is the baseline. The sums of
-// a softmax (softmax_rows.h) and of kernelized attention, with and without
-// positions, follow the selected order; all other results do not depend on it.
+// a softmax (softmax_rows.h), of kernelized attention with and without
+// positions, and of gradients over the rows of the outputs (derivative.cc)
+// follow the selected order; all other results do not depend on it.
 #pragma once
 
 #include <cstddef>
