@@ -16,7 +16,6 @@
 // transform. Each class is in optimized/toeplitz/ALGORITHM_1d.cc.
 #include "reference/contract/toeplitz_1d.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "optimized/base/fftw_programs.h"
@@ -29,16 +28,12 @@
 namespace subquad {
 namespace {
 
-// The error of an FFT is relative to the largest values that it mixes. Each of
-// the three transforms of length L has a relative error in the 2-norm of O(log2
-// L) u (Higham 2002, section 24.1), and by Cauchy-Schwarz an entry of the
-// product of two spectra, transformed back, is at most |w|_2 |v|_2 times that.
-// The errors of the stages are independent enough for their sum to stay under 2
-// log2(L) u; tests/toeplitz_1d_test.cc measures how far below.
+// The error of an FFT is relative to the largest values that it mixes: by
+// Cauchy-Schwarz an entry of the product of two spectra, transformed back, is
+// at most |w|_2 |v|_2 times the relative error of the transforms.
 RowBound BoundOfLength(const Problem& problem, const Inputs& inputs,
                        int64_t length) {
-  return Toeplitz1dBound(problem, inputs,
-                         2 * std::max(1.0, LogOfPoints({length})));
+  return Toeplitz1dBound(problem, inputs, RoundingsOfTransforms({length}));
 }
 
 RowBound FftBound(const Problem& problem, const Inputs& inputs) {

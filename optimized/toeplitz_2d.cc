@@ -235,9 +235,8 @@ class FftSequence : public Prepared {
 // The bound of toeplitz_1d/fft, with log2 of all the points; the sequence of
 // fft_sequence has as many, (2H - 1)(2W - 1), before rounding up.
 RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
-  return Toeplitz2dBound(
-      problem, inputs,
-      2 * std::max(1.0, LogOfPoints(Sizes(problem).lengths())));
+  return Toeplitz2dBound(problem, inputs,
+                         RoundingsOfTransforms(Sizes(problem).lengths()));
 }
 
 }  // namespace

@@ -165,9 +165,9 @@ TEST(Toeplitz1d, CausalIgnoresTheWeightsOfTheFuture) {
   }
 }
 
-// Measures the distance to the definition in units of the bound of FftBound, 2
-// log2(L) u |w|_2 |v|_2. White data stay far below it; the worst inputs
-// concentrate on one frequency. A bound a hundredth as large would fail.
+// Measures the distance to the definition in units of FftBound without the
+// product, 2 log2(L) u |w|_2 |v|_2. White data stay far below it; the worst
+// inputs concentrate on one frequency. A bound a hundredth as large would fail.
 TEST(Toeplitz1d, TransformsKeepToTheirBound) {
   double largest = 0;
   for (const int64_t n : {33, 100, 257, 1000, 2048}) {

@@ -20,11 +20,11 @@ std::vector<int64_t> ImageFftLengths(int64_t height, int64_t width) {
   return {GoodFftLength(2 * height - 1), GoodFftLength(2 * width - 1)};
 }
 
-double LogOfPoints(const std::vector<int64_t>& lengths) {
+double RoundingsOfTransforms(const std::vector<int64_t>& lengths) {
   double log_length = 0;
   for (int64_t length : lengths)
     log_length += std::log2(static_cast<double>(length));
-  return log_length;
+  return 2 * (log_length + 1);
 }
 
 }  // namespace subquad
