@@ -101,6 +101,7 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
   const int64_t width = answer.width;
   answer.value.resize(static_cast<size_t>(rows * width));
   answer.units.resize(static_cast<size_t>(rows * width));
+  answer.plain_diverges.resize(static_cast<size_t>(rows * width));
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   std::vector<double> plain_error(static_cast<size_t>(pool.threads()));
   std::vector<double> largest(static_cast<size_t>(pool.threads()));
@@ -117,9 +118,12 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
       answer.value[static_cast<size_t>(r * width + c)] = value;
       // Elements without a certain digit cannot be a yardstick for the others,
       // nor can logarithms of empty sums.
-      if (std::isinf(units[c]) || std::isinf(value)) continue;
-      // The value before it is stored in a type narrower than its arithmetic.
       const long double computed = rounded[static_cast<size_t>(c)];
+      if (std::isinf(units[c]) || std::isinf(value)) {
+        answer.plain_diverges[static_cast<size_t>(r * width + c)] =
+            std::isinf(units[c]) && !std::isfinite(computed);
+        continue;
+      }
       if (!std::isfinite(rounded[static_cast<size_t>(c)]) &&
           std::isfinite(exact[static_cast<size_t>(c)]))
         ++overflows[static_cast<size_t>(worker)];
@@ -382,6 +386,7 @@ void AddRows(const Answer& more, Answer& answer) {
     append(from.value, to.value);
     append(from.units, to.units);
     append(from.slack, to.slack);
+    append(from.plain_diverges, to.plain_diverges);
     to.plain_error = std::max(to.plain_error, from.plain_error);
     to.largest = std::max(to.largest, from.largest);
     to.plain_overflows += from.plain_overflows;

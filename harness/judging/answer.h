@@ -48,6 +48,9 @@ struct OutputAnswer {
   std::vector<long double> value;  // [rows, width]
   std::vector<double> units;       // bound of the plain program, in roundoffs
   std::vector<double> slack;       // error of `value` itself; empty: none
+  // Tells where the plain program has neither a finite bound nor a finite
+  // value, so that no program can be expected to have one; empty: nowhere.
+  std::vector<char> plain_diverges;
   // Declared error of an answer that came from outside, per element. Both gates
   // add exactly this to their tolerance.
   double given_error = 0;

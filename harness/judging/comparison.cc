@@ -177,6 +177,10 @@ bool MayBeMinusInfinity(const Problem& problem, const OutputAnswer& answer) {
          problem.outputs[static_cast<size_t>(index)].may_be_minus_infinity;
 }
 
+bool PlainDiverges(const OutputAnswer& answer, size_t at) {
+  return !answer.plain_diverges.empty() && answer.plain_diverges[at];
+}
+
 // Compares the elements actual(column) of one row and adds them to `total`.
 // `gate_two_error` becomes the largest error that counts for gate 2.
 template <typename Actual, typename Untouched>
@@ -193,16 +197,16 @@ void CompareRow(const OutputAnswer& answer, size_t row, const Actual& actual,
     if (expected != 0) total.zero_reference = false;
     const ComparedElement element = ElementOf(
         answer, at, actual(c), units, terms, may_be_minus_infinity, rounding);
-    if (!element.finite) {
+    const auto place = [&] {
+      return ElementPlace{answer.name, answer.selection.rows[row], c,
+                          answer.heads_of_item};
+    };
+    if (!element.finite && (untouched(c) || !PlainDiverges(answer, at))) {
       ++total.not_finite;
       total.untouched += untouched(c);
       continue;
     }
     total.max_error = std::max(total.max_error, element.error);
-    const auto place = [&] {
-      return ElementPlace{answer.name, answer.selection.rows[row], c,
-                          answer.heads_of_item};
-    };
     const bool plain_has_bound = !std::isinf(answer.units[at]);
     if (!element.bounded) {
       int64_t& count =
@@ -392,7 +396,8 @@ std::vector<double> OverTolerance(const Problem& problem,
         answer, at, element_of(at / width, static_cast<int64_t>(at % width)),
         units, TermsOf(problem), MayBeMinusInfinity(problem, answer), rounding);
     const bool plain_has_bound = !std::isinf(answer.units[at]);
-    if (!element.finite || (!element.bounded && plain_has_bound))
+    if ((!element.finite && !PlainDiverges(answer, at)) ||
+        (!element.bounded && plain_has_bound))
       over[at] = kInfinity;
     else if (element.bounded)
       over[at] = element.ratio;

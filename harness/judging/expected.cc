@@ -57,6 +57,7 @@ OutputAnswer RowsBetween(const OutputAnswer& answer, const KnownRows& known,
   between.value.clear();
   between.units.clear();
   between.slack.clear();
+  between.plain_diverges.clear();
   const auto width = static_cast<size_t>(layout.width);
   for (int64_t row = first; row < end; ++row) {
     // The first and the last row of a head are always in the sample.
