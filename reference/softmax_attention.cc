@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "reference/base/max_distance.h"
 #include "reference/base/offset_bias.h"
 #include "reference/base/operator_with.h"
 #include "reference/base/pair_tensor.h"
@@ -21,10 +22,8 @@ namespace {
 std::optional<DistanceBuckets> BucketsOf(const Problem& problem) {
   if (!problem.HasInput("buckets")) return std::nullopt;
   const Params& params = problem.params;
-  return DistanceBuckets(
-      problem.Dim("B"),
-      params.Has("max_distance") ? params.Integer("max_distance") : 128,
-      params.Flag("bidirectional"));
+  return DistanceBuckets(problem.Dim("B"), MaxDistanceOf(params),
+                         params.Flag("bidirectional"));
 }
 
 template <typename Real>
@@ -216,7 +215,7 @@ class SoftmaxAttentionOperator final
     ParamRule distance = ParamRule::Integer(
         "max_distance", "distance from which all keys share a bucket", 2);
     distance.required = false;
-    distance.default_value = "128";
+    distance.default_value = std::to_string(kDefaultMaxDistance);
     ParamRule both = ParamRule::Flag(
         "bidirectional",
         "half of the buckets are for keys after the query; otherwise these "

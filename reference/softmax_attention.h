@@ -23,15 +23,15 @@
 //   causal, query_offset, key_lengths, packed_q, packed_k: see visible_keys.h;
 //                     of an image the first and the third. query_offset may be
 //                     negative: the first queries are
-//                     before all keys. The entry of bias for key j and query i
-//                     does not depend on them.
+//                     before all keys. None of them changes the entry of bias
+//                     for key j and query i.
 //   window_left, window_right: see visible_keys.h; not of an image
 //   scale             default 1/sqrt(d)
 //   max_distance, bidirectional  of buckets; default 128, and not causal.
-//   Refused
-//                     are fewer than 2 buckets, or with bidirectional 4, an odd
-//                     number of bidirectional ones, and a max_distance at most
-//                     the number of distances with a bucket of their own.
+//                     Refused are fewer than 2 buckets, or with bidirectional
+//                     4, an odd number of bidirectional ones, and a
+//                     max_distance at most the number of distances with a
+//                     bucket of their own.
 //   softcap           cap(x) = softcap tanh(x / softcap); default cap(x) = x
 //
 // Backward, with dS = dL/ds of softmax_rows.h, each summed over the heads that

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "harness/judging/mistake.h"
+#include "reference/base/max_distance.h"
 #include "reference/base/visible_keys.h"
 #include "reference/softmax/distance_buckets.h"
 
@@ -16,9 +17,7 @@ struct Buckets {
         count(problem.Dim("B")),
         in_direction(bidirectional ? count / 2 : count),
         exact(in_direction / 2),
-        max_distance(problem.params.Has("max_distance")
-                         ? problem.params.Integer("max_distance")
-                         : 128) {}
+        max_distance(MaxDistanceOf(problem.params)) {}
 
   // Returns the bucket of an offset by a function of the place of its distance
   // among the buckets beyond the exact ones.

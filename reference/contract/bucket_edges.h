@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "reference/base/max_distance.h"
 #include "reference/base/problem.h"
 
 namespace subquad {
@@ -18,9 +19,7 @@ class BucketEdges {
       : bidirectional_(problem.params.Flag("bidirectional")) {
     const int64_t count = problem.Dim("B") / (bidirectional_ ? 2 : 1);
     const int64_t exact = count / 2;
-    const int64_t most = problem.params.Has("max_distance")
-                             ? problem.params.Integer("max_distance")
-                             : 128;
+    const int64_t most = MaxDistanceOf(problem.params);
     for (int64_t bucket = 0; bucket < count; ++bucket)
       first_.push_back(
           bucket <= exact
