@@ -244,6 +244,7 @@ std::vector<Implementation> RelativeLogitsAttentionCudaImplementations() {
         .what = "online softmax over tiles of keys, logits made in the tile",
         .memory = {"O(heads)", "1"},
         .sums = DirectSums,
+        .takes = {"key_lengths", "query_offset"},
         .bound_factor = kSoftmaxTilesBoundFactor,
         .prepare = PrepareOnDevice<Tiled>()}});
 }

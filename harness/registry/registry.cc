@@ -155,12 +155,6 @@ std::string WhyNot(const Implementation& implementation,
     return "no " + std::string(Info(problem.scalar).name) + " version";
   if (problem.backward && !implementation.backward)
     return "no backward pass: " + implementation.why_no_backward;
-  if (implementation.backend == Backend::kCuda)
-    for (size_t i = 0; i < problem.inputs.size(); ++i)
-      if (!problem.InputSlices(i).IsEvenlySpaced())
-        return "on the GPU, a tensor must be shared by all heads of all batch "
-               "items or by none, unlike " +
-               problem.inputs[i].name;
   return implementation.why_not ? implementation.why_not(problem) : "";
 }
 

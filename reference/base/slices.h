@@ -27,7 +27,7 @@ class Slices {
         next_item_(tensor_batch > 1 ? tensor_heads : 0) {}
 
   int64_t count() const { return count_; }
-  int64_t Of(int64_t head) const {
+  constexpr int64_t Of(int64_t head) const {
     return head / heads_ * next_item_ + head % heads_ / group_;
   }
 

@@ -31,7 +31,7 @@ struct HeadArray {
   int64_t slice_size = 0;  // 0: slices are evenly spaced by head_stride
 
   // Returns the data that this head reads or writes.
-  T* Head(int64_t head) const {
+  constexpr T* Head(int64_t head) const {
     if (!data) return nullptr;
     return data +
            (slice_size > 0 ? slices.Of(head) * slice_size : head * head_stride);
@@ -170,6 +170,12 @@ struct Implementation {
   bool backward = false;  // has a backward pass, too
   // Says why there is no backward pass.
   std::string why_no_backward;
+
+  // For the GPU: the parameters, inputs and outputs that this algorithm takes
+  // and most GPU kernels do not, and whether some heads, not only all of them,
+  // may share a tensor.
+  std::vector<std::string> takes;
+  bool takes_groups = false;
 
   // Says why it cannot run this problem; empty if it can.
   std::function<std::string(const Problem&)> why_not;

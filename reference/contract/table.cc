@@ -1,5 +1,6 @@
 #include "reference/contract/table.h"
 
+#include <algorithm>
 #include <string>
 
 #include "reference/contract/fastrpb_attention.h"
@@ -135,22 +136,39 @@ const std::vector<SharedRow>& SharedRows() {
   return rows;
 }
 
-// Rejects features that only the kernel of relative_logits_attention supports.
-std::string NotOnDevice(const Problem& problem) {
+// Says what a problem has that most GPU kernels do not take, and this row does
+// not either.
+std::string NotTaken(const Problem& problem, const Implementation& row) {
   const Params& params = problem.params;
+  const auto lacks = [&](std::string_view name) {
+    return std::ranges::find(row.takes, name) == row.takes.end();
+  };
+  const auto reason = [](std::string_view name) {
+    return "this GPU kernel does not support " + std::string(name);
+  };
   // Packed sequences come before query_offset, which is a list with them.
   for (const char* name :
        {"packed_q", "key_lengths", "window_left", "window_right", "softcap"})
-    if (params.Has(name))
-      return std::string("GPU kernels do not support ") + name;
-  if (params.Has("query_offset") && params.Integer("query_offset") != 0)
-    return "GPU kernels do not support query_offset";
+    if (params.Has(name) && lacks(name)) return reason(name);
+  if (lacks("query_offset") && params.Has("query_offset") &&
+      params.Integer("query_offset") != 0)
+    return reason("query_offset");
   for (const char* name :
        {"sinks", "slopes", "buckets", "mask", "pair_bias", "block_mask"})
-    if (problem.HasInput(name))
-      return std::string("GPU kernels do not support ") + name;
-  if (IndexOf(problem.outputs, "lse") >= 0)
-    return "GPU kernels do not support lse";
+    if (problem.HasInput(name) && lacks(name)) return reason(name);
+  if (IndexOf(problem.outputs, "lse") >= 0 && lacks("lse"))
+    return reason("lse");
+  for (size_t i = 0; i < problem.inputs.size() && !row.takes_groups; ++i)
+    if (!problem.InputSlices(i).IsEvenlySpaced())
+      return "in this GPU kernel, a tensor must be shared by all heads of all "
+             "batch items or by none, unlike " +
+             problem.inputs[i].name;
+  return "";
+}
+
+// Rejects features that no GPU kernel supports.
+std::string NotOnDevice(const Problem& problem) {
+  const Params& params = problem.params;
   if (problem.op->description().id == "softmax_attention" &&
       params.Has("height"))
     return "GPU kernels do not support the bias of an image";
@@ -188,10 +206,11 @@ std::vector<Implementation> CompleteTable(std::string_view op, Backend backend,
       if (!row.why_not) row.why_not = shared.why_not;
       if (!row.norm_bound) row.norm_bound = shared.norm_bound;
     }
-    if (backend == Backend::kCuda && op != "relative_logits_attention")
-      row.why_not = [own = row.why_not](const Problem& problem) {
-        std::string reason = NotOnDevice(problem);
-        return reason.empty() && own ? own(problem) : reason;
+    if (backend == Backend::kCuda)
+      row.why_not = [row = row](const Problem& problem) {
+        std::string reason = NotTaken(problem, row);
+        if (reason.empty()) reason = NotOnDevice(problem);
+        return reason.empty() && row.why_not ? row.why_not(problem) : reason;
       };
   }
   return rows;
