@@ -6,6 +6,9 @@
 //   tensor_cores  like tiled, for 16-bit types (softmax_fragments.h)
 //   decode  one block for each query, or several that share its keys
 //          (few_queries.h)
+#include <algorithm>
+#include <limits>
+
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/softmax/dense_attention.h"
@@ -18,25 +21,41 @@ namespace subquad::device {
 namespace {
 
 SoftmaxShape ShapeOf(const Problem& problem) {
-  return {problem.heads,    problem.Dim("n_q"), problem.Dim("n_k"),
-          problem.Dim("d"), problem.Dim("e"),   problem.params.Flag("causal")};
+  const Params& params = problem.params;
+  const auto keys = [&](const char* window) {
+    return params.Has(window) ? params.Integer(window) : kAllKeys;
+  };
+  return {
+      .heads = problem.heads,
+      .n_q = problem.Dim("n_q"),
+      .n_k = problem.Dim("n_k"),
+      .d = problem.Dim("d"),
+      .e = problem.Dim("e"),
+      .ahead = std::min(SoftmaxShape::AheadOf(params.Flag("causal")),
+                        keys("window_right")),
+      .behind = keys("window_left"),
+      .first = params.Has("query_offset") ? params.Integer("query_offset") : 0};
 }
 
-// The mask and the bias of a score.
+// The mask and the bias of a score, and the options.
 template <typename S>
 struct Biased {
-  const S* bias;  // null: none
-  int64_t head_stride;
-  int64_t n_q;
-  bool causal;
+  SoftmaxShape shape;
+  HeadArray<const S> bias;
+  SoftmaxOptions<S, S> options;
 
-  __device__ int64_t Keys(int64_t i) const {
-    return causal ? i + 1 : INT64_MAX;
-  }
+  __device__ int64_t Keys(int64_t i) const { return shape.End(i); }
   __device__ float operator()(int64_t h, int64_t i, int64_t j,
                               float score) const {
-    return bias ? score + ToFloat(bias[h * head_stride + j - i + n_q - 1])
-                : score;
+    if (j < shape.Begin(i)) return -std::numeric_limits<float>::infinity();
+    const auto change = ScoreChange::Of(options, h);
+    score = change.Capped(score);
+    if (bias.data) score += ToFloat(bias.Head(h)[j - i + shape.n_q - 1]);
+    return change.Sloped(score, j - i - shape.first);
+  }
+  __device__ const S* Sink(int64_t h) const { return options.sinks.Head(h); }
+  __device__ void Put(int64_t h, int64_t i, float log_of_sum) const {
+    if (options.lse.data) Store(log_of_sum, options.lse.Head(h) + i);
   }
 };
 
@@ -47,18 +66,34 @@ class SoftmaxRun : public DevicePrepared {
       : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
         scale_(ScoreScale<float>(problem)),
-        has_bias_(problem.HasInput("bias")) {}
+        softcap_(problem.params.Has("softcap")
+                     ? static_cast<float>(problem.params.Number("softcap"))
+                     : 0),
+        has_bias_(problem.HasInput("bias")),
+        has_slopes_(problem.HasInput("slopes")),
+        has_sinks_(problem.HasInput("sinks")),
+        has_lse_(IndexOf(problem.outputs, "lse") >= 0) {}
 
  protected:
-  HeadArray<const S> Bias() const {
-    return has_bias_ ? In<S>("bias") : HeadArray<const S>{};
+  HeadArray<const S> Bias() const { return Optional(has_bias_, "bias"); }
+  template <typename To>
+  SoftmaxOptions<S, To> Options() const {
+    return {.softcap = softcap_,
+            .slopes = Optional(has_slopes_, "slopes"),
+            .sinks = Optional(has_sinks_, "sinks"),
+            .lse = has_lse_ ? Out<To>("lse") : HeadArray<To>{}};
   }
 
   const SoftmaxShape shape_;
   const float scale_;
 
  private:
-  const bool has_bias_;
+  HeadArray<const S> Optional(bool given, const char* name) const {
+    return given ? In<S>(name) : HeadArray<const S>{};
+  }
+
+  const float softcap_;
+  const bool has_bias_, has_slopes_, has_sinks_, has_lse_;
 };
 
 template <typename S>
@@ -71,10 +106,8 @@ class Dense : public SoftmaxRun<S> {
                 this->shape_.heads * this->shape_.n_k * this->shape_.e) {}
 
   void Launch() override {
-    const HeadArray<const S> bias = this->Bias();
     attention_.Run(
-        Biased<S>{bias.data, bias.head_stride, this->shape_.n_q,
-                  this->shape_.causal},
+        Biased<S>{this->shape_, this->Bias(), this->template Options<S>()},
         this->scale_, this->template In<S>("q"), this->template In<S>("k"),
         values_.Run(this->template In<S>("v")), this->template Out<S>("out"));
   }
@@ -97,7 +130,7 @@ class Tiled : public SoftmaxRun<S> {
     SoftmaxTiles<S, S, S, Sum>(
         this->shape_, this->scale_, this->template In<S>("q"),
         this->template In<S>("k"), this->template In<S>("v"), this->Bias(),
-        this->template Out<Sum>("out"));
+        this->template Out<Sum>("out"), this->template Options<Sum>());
   }
 
   double Flops() const override { return SoftmaxTilesFlops(this->shape_); }
@@ -114,7 +147,8 @@ class PartRun : public SoftmaxRun<S> {
   void Launch() override {
     part_.Run(this->scale_, this->template In<S>("q"),
               this->template In<S>("k"), this->template In<S>("v"),
-              this->Bias(), this->template Out<S>("out"));
+              this->Bias(), this->template Out<S>("out"),
+              this->template Options<S>());
   }
 
   double Flops() const override { return Part<S>::Flops(this->shape_); }
@@ -136,6 +170,12 @@ std::unique_ptr<Prepared> PrepareTensorCores(const Problem& problem,
                                                         layout);
   return std::make_unique<TensorCores<__half>>(problem, arrays, layout);
 }
+
+// What the tiles, the fragments and the kernel for few queries take beyond a
+// mask and a bias by offset; the scores in memory take all but groups of heads.
+const std::vector<std::string> kTaken = {
+    "query_offset", "window_left", "window_right", "softcap",
+    "sinks",        "slopes",      "lse"};
 
 std::string WhyNotTensorCores(const Problem& problem) {
   if (problem.Dim("d") <= kFragmentsDepth) return "";
@@ -165,11 +205,14 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         .id = "dense",
         .what = "two GEMMs (cuBLAS) with the scores in memory",
         .sums = DirectSums,
+        .takes = kTaken,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "tiled",
         .what = "online softmax over tiles of keys, scores in registers",
         .memory = {"O(1)", "1"},
         .sums = DirectSums,
+        .takes = kTaken,
+        .takes_groups = true,
         .bound_factor = kSoftmaxTilesBoundFactor,
         .prepare = PrepareOnDevice<Tiled>()},
        {.id = "tensor_cores",
@@ -179,6 +222,8 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         .time = {"O(n^2 (d+e))", "n^2"},
         .memory = {"O(e)", "1"},
         .sums = DirectSums,
+        .takes = kTaken,
+        .takes_groups = true,
         .why_not = WhyNotTensorCores,
         .bound_factor = kTensorCoreBoundFactor,
         .prepare = PrepareTensorCores},
@@ -189,6 +234,8 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         .time = {"O(n^2 (d+e))", "n^2"},
         .memory = {"O(e)", "1"},
         .sums = DirectSums,
+        .takes = kTaken,
+        .takes_groups = true,
         .why_not = WhyNotDecode,
         .bound_factor = kFewQueriesBoundFactor,
         .prepare = PrepareOnDevice<Decode>()}});

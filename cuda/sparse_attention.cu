@@ -32,7 +32,7 @@ SoftmaxShape ShapeOf(const Problem& problem) {
           n,
           problem.Dim("d"),
           problem.Dim("e"),
-          problem.params.Flag("causal")};
+          SoftmaxShape::AheadOf(problem.params.Flag("causal"))};
 }
 
 // The tensors of a problem, for kernels.
@@ -125,7 +125,8 @@ constexpr int kOwn = 4;  // columns of the result per lane
 template <typename S>
 __global__ void __launch_bounds__(kWarps* kLanes)
     Gather(const Tensors<S> tensors, const int* begin, const SparseRun* runs) {
-  const auto& [heads, n, n_k, d, e, causal] = tensors.shape;
+  const int64_t heads = tensors.shape.heads, n = tensors.shape.n_q;
+  const int64_t d = tensors.shape.d, e = tensors.shape.e;
   const int64_t warp =
       static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kLanes;
   if (warp >= heads * n) return;

@@ -31,7 +31,7 @@ SoftmaxShape SoftmaxShapeOf(const Problem& problem) {
           .n_k = noise.n_k,
           .d = noise.draws,
           .e = problem.Dim("e"),
-          .causal = problem.params.Flag("causal")};
+          .ahead = SoftmaxShape::AheadOf(problem.params.Flag("causal"))};
 }
 
 // Computes q^ and k^ before the attention, for all algorithms.
@@ -94,7 +94,7 @@ class DenseSoftmax : public OnNoise<S> {
  private:
   void Attend(HeadArray<const float> q, HeadArray<const float> k) override {
     CausalKeys keys;
-    keys.causal = shape_.causal;
+    keys.causal = shape_.ahead == 0;
     attention_.template Run<float>(keys, scale_, q, k,
                                    values_.Run(this->template In<S>("v")),
                                    this->template Out<S>("out"));

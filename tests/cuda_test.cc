@@ -183,6 +183,20 @@ constexpr const char* kMoreCases[] = {
     "softmax_attention:n_q=1,n_k=1000,d=128,e=128,causal=0,with=bias",
     "softmax_attention:n_q=3,n_k=1000,d=60,e=36,causal=0,with=bias",
     "softmax_attention:n_q=20,n_k=3000,d=16,e=16,causal=0",
+    // Options, with keys that several blocks share, tiles outside a window, and
+    // heads that share keys and values in groups.
+    "softmax_attention:n=300,d=64,e=64,causal=1,window_left=100",
+    "softmax_attention:n=300,d=64,e=64,causal=0,window_left=20,window_right=90",
+    "softmax_attention:n_q=300,n_k=200,d=64,e=64,causal=1,window_left=30,"
+    "query_offset=-40",
+    "softmax_attention:n=300,d=64,e=64,softcap=0.75,with=bias,input=masked",
+    "softmax_attention:n=300,d=19,e=130,heads=3,per_head=1,with=sinks+slopes+lse",
+    "softmax_attention:n=300,d=64,e=64,heads=6,leading=k:2+v:2,causal=1",
+    "softmax_attention:n_q=1,n_k=1000,d=64,e=64,heads=4,leading=k:2+v:2,"
+    "query_offset=999,causal=1,window_left=700,with=sinks+slopes+lse",
+    "softmax_attention:n_q=20,n_k=1000,d=64,e=64,softcap=5,with=sinks+lse",
+    "softmax_attention:n_q=20,n_k=1000,d=64,e=64,query_offset=-10,causal=1,"
+    "with=lse",
     "sparse_attention:n=1100,d=9,e=6,heads=2,pattern=longformer,window=3,"
     "dilation=2,globals=700+0+1099,causal=0",
     "sparse_attention:n=1100,d=9,e=70,pattern=bigbird,block=20,"

@@ -20,6 +20,7 @@ struct Tensors {
   float scale;
   HeadArray<const S> q, k, v, bias;
   HeadArray<S> out;
+  SoftmaxOptions<S, S> options;
   SoftmaxPartials partials;
 };
 
@@ -125,38 +126,45 @@ struct QueryShared {
   float out[kWarps][kFewQueriesColumns];
 };
 
-template <typename S, int kLanes, bool kWhole>
+// kChanges: SoftmaxOptions::ChangeScores.
+template <typename S, int kLanes, bool kWhole, bool kChanges>
 __global__ void __launch_bounds__(kThreads, 4)
     AttendByQuery(const Tensors<S> tensors) {
   SUBQUAD_SHARED(QueryShared, shared);
   constexpr int kGroups = kWarp / kLanes, kKeys = kBatch<S, kWhole>;
   constexpr int kKeysOfWarp = kGroups * kKeys, kStep = kWarps * kKeysOfWarp;
-  const auto& [heads, n_q, n_k, d, e, causal] = tensors.shape;
+  const SoftmaxShape& shape = tensors.shape;
+  const int64_t n_q = shape.n_q, d = shape.d, e = shape.e;
   const int64_t head = blockIdx.x / n_q, i = blockIdx.x % n_q;
   const int warp = static_cast<int>(threadIdx.x / kWarp);
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   const int group = lane / kLanes, first = lane % kLanes * kNumbers<S>;
   const int depth = kWhole ? kLanes * kNumbers<S> : static_cast<int>(d);
   const int columns = kWhole ? kLanes * kNumbers<S> : static_cast<int>(e);
-  const S* const k = tensors.k.data + head * tensors.k.head_stride;
-  const S* const v = tensors.v.data + head * tensors.v.head_stride;
+  const S* const k = tensors.k.Head(head);
+  const S* const v = tensors.v.Head(head);
+  const S* const biases = tensors.bias.Head(head);
   // Bias of the first key.
-  const S* const bias =
-      tensors.bias.data
-          ? tensors.bias.data + head * tensors.bias.head_stride + n_q - 1 - i
-          : nullptr;
-  const int64_t visible = causal ? min(n_k, i + 1) : n_k;
-  const int64_t steps = (visible + kStep - 1) / kStep;
-  const int64_t begin = steps * blockIdx.y / gridDim.y * kStep;
-  const int64_t end =
-      min(visible, steps * (blockIdx.y + 1) / gridDim.y * kStep);
+  const S* const bias = biases ? biases + n_q - 1 - i : nullptr;
+  const int64_t visible_from = shape.Begin(i), visible_to = shape.End(i);
+  const int64_t steps = (visible_to - visible_from + kStep - 1) / kStep;
+  const int64_t begin = visible_from + steps * blockIdx.y / gridDim.y * kStep;
+  const int64_t end = min(
+      visible_to, visible_from + steps * (blockIdx.y + 1) / gridDim.y * kStep);
 
   float query[kNumbers<S>];
-  Unpack<S>(Read<kWhole>(tensors.q.data + head * tensors.q.head_stride + i * d,
-                         true, first, depth),
+  Unpack<S>(Read<kWhole>(tensors.q.Head(head) + i * d, true, first, depth),
             query);
 
   QuerySums<S, kLanes, kKeys> sums;
+  ScoreChange change{};
+  if constexpr (kChanges) {
+    change = ScoreChange::Of(tensors.options, head);
+    if (tensors.options.sinks.data && blockIdx.y == 0 && warp == 0) {
+      sums.top = ToFloat(*tensors.options.sinks.Head(head));
+      if (group == 0) sums.sum = 1;
+    }
+  }
   for (int64_t k0 = begin + warp * kKeysOfWarp; k0 < end; k0 += kStep) {
     // This lane's keys are left, left - kGroups, .. before the end.
     const int left = static_cast<int>(min(int64_t{kStep}, end - k0)) - group;
@@ -181,9 +189,14 @@ __global__ void __launch_bounds__(kThreads, 4)
         product = fmaf(query[x], numbers[x], product);
       product = SumOfLanes<kLanes>(product);
       score[b] = -std::numeric_limits<float>::infinity();
-      if (b * kGroups < left)
-        score[b] = fmaf(product, tensors.scale,
-                        bias ? ToFloat(bias[k0 + group + b * kGroups]) : 0.0f);
+      if (b * kGroups >= left) continue;
+      const int64_t at = k0 + group + b * kGroups;
+      const float added = bias ? ToFloat(bias[at]) : 0.0f;
+      if constexpr (kChanges)
+        score[b] = change.Sloped(change.Capped(product * tensors.scale) + added,
+                                 at - i - shape.first);
+      else
+        score[b] = fmaf(product, tensors.scale, added);
     }
     sums.Add(score, value);
   }
@@ -207,8 +220,9 @@ __global__ void __launch_bounds__(kThreads, 4)
     out += shared.out[w][column];
   }
   if (gridDim.y == 1) {
-    Store(QuotientOrZero(out, sum),
-          tensors.out.data + head * tensors.out.head_stride + i * e + column);
+    Store(QuotientOrZero(out, sum), tensors.out.Head(head) + i * e + column);
+    if (tensors.options.lse.data && column == 0)
+      Store(top + logf(sum), tensors.options.lse.Head(head) + i);
     return;
   }
   const int64_t row = blockIdx.y * gridDim.x + blockIdx.x;
@@ -228,19 +242,28 @@ constexpr int64_t kLeastKeys = kEmulated ? 64 : 128;
 constexpr int64_t kMostSplits = 64;
 
 int64_t SplitsOf(const SoftmaxShape& shape) {
-  return std::max(int64_t{1}, std::min({kBlocks / (shape.heads * shape.n_q),
-                                        shape.n_k / kLeastKeys, kMostSplits}));
+  return std::max(int64_t{1},
+                  std::min({kBlocks / (shape.heads * shape.n_q),
+                            shape.MostKeys(1) / kLeastKeys, kMostSplits}));
+}
+
+template <typename S, int kLanes, bool kChanges>
+void LaunchChanging(const Tensors<S>& tensors, int64_t splits, bool whole) {
+  const dim3 grid = Grid(tensors.shape.heads * tensors.shape.n_q, splits);
+  if (whole)
+    SUBQUAD_LAUNCH((AttendByQuery<S, kLanes, true, kChanges>), grid, kThreads,
+                   sizeof(QueryShared), tensors);
+  else
+    SUBQUAD_LAUNCH((AttendByQuery<S, kLanes, false, kChanges>), grid, kThreads,
+                   sizeof(QueryShared), tensors);
 }
 
 template <typename S, int kLanes>
 void Launch(const Tensors<S>& tensors, int64_t splits, bool whole) {
-  const dim3 grid = Grid(tensors.shape.heads * tensors.shape.n_q, splits);
-  if (whole)
-    SUBQUAD_LAUNCH((AttendByQuery<S, kLanes, true>), grid, kThreads,
-                   sizeof(QueryShared), tensors);
+  if (tensors.options.ChangeScores())
+    LaunchChanging<S, kLanes, true>(tensors, splits, whole);
   else
-    SUBQUAD_LAUNCH((AttendByQuery<S, kLanes, false>), grid, kThreads,
-                   sizeof(QueryShared), tensors);
+    LaunchChanging<S, kLanes, false>(tensors, splits, whole);
 }
 
 }  // namespace
@@ -255,9 +278,10 @@ FewQueries<S>::FewQueries(Layout& layout, const SoftmaxShape& shape)
 template <typename S>
 void FewQueries<S>::Run(float scale, HeadArray<const S> q, HeadArray<const S> k,
                         HeadArray<const S> v, HeadArray<const S> bias,
-                        HeadArray<S> out) const {
-  const Tensors<S> tensors = {shape_, scale, q,   k,
-                              v,      bias,  out, partials_.Get()};
+                        HeadArray<S> out,
+                        const SoftmaxOptions<S, S>& options) const {
+  const Tensors<S> tensors = {shape_,  scale,          q, k, v, bias, out,
+                              options, partials_.Get()};
   const int64_t width =
       std::max(shape_.d, shape_.e) <= 64 ? 64 : kFewQueriesColumns;
   const bool whole = shape_.d == width && shape_.e == width &&
@@ -270,7 +294,7 @@ void FewQueries<S>::Run(float scale, HeadArray<const S> q, HeadArray<const S> k,
     Launch<S, kFewQueriesColumns / kNumbers<S>>(tensors, splits_, whole);
   if (splits_ > 1)
     MergePartials(tensors.partials, splits_, shape_.heads, shape_.n_q, kLog2E,
-                  out);
+                  out, options.lse);
 }
 
 template <typename S>

@@ -14,7 +14,8 @@ inline constexpr int64_t kFewQueriesColumns = 128;  // largest width of q and v
 // into registers, so that there are no tiles in shared memory and no query is
 // padded to a tile. If there are too few queries to fill the device, several
 // blocks share the keys of a query, and their sums are merged
-// (softmax_partials.h). Each query reads all of its keys.
+// (softmax_partials.h). Each query of each head reads all of its keys, also
+// where heads share them.
 //
 // Everything is computed in float32 and rounded once.
 //
@@ -25,8 +26,8 @@ class FewQueries {
   FewQueries(Layout& layout, const SoftmaxShape& shape);
 
   void Run(float scale, HeadArray<const S> q, HeadArray<const S> k,
-           HeadArray<const S> v, HeadArray<const S> bias,
-           HeadArray<S> out) const;
+           HeadArray<const S> v, HeadArray<const S> bias, HeadArray<S> out,
+           const SoftmaxOptions<S, S>& options) const;
 
   // Counts multiplications and additions.
   static double Flops(const SoftmaxShape& shape);

@@ -213,16 +213,25 @@ __device__ inline void AddBias(const SoftmaxShared& shared,
   }
 }
 
-// Sets the score to -inf where hidden(query, key) of the tile.
-template <typename Hidden>
-__device__ inline void Hide(const Hidden& hidden, float (&score)[4][8]) {
+// Replaces every score by adjusted(query, key of the tile, score).
+template <typename Adjusted>
+__device__ inline void Adjust(const Adjusted& adjusted, float (&score)[4][8]) {
   const int row = SoftmaxRow();
 #pragma unroll
   for (int r = 0; r < 4; ++r)
 #pragma unroll
     for (int c = 0; c < 8; ++c)
-      if (hidden(row + r, SoftmaxColumn(c)))
-        score[r][c] = -std::numeric_limits<float>::infinity();
+      score[r][c] = adjusted(row + r, SoftmaxColumn(c), score[r][c]);
+}
+
+// Sets the score to -inf where hidden(query, key) of the tile.
+template <typename Hidden>
+__device__ inline void Hide(const Hidden& hidden, float (&score)[4][8]) {
+  Adjust(
+      [&](int query, int key, float x) {
+        return hidden(query, key) ? -std::numeric_limits<float>::infinity() : x;
+      },
+      score);
 }
 
 // The state that a thread keeps from tile to tile.
@@ -231,6 +240,15 @@ class SoftmaxState {
   static_assert(kColumns == 64 || kColumns == 128);
 
  public:
+  // Begins with the weight of a sink, which has no value.
+  __device__ void AddSink(float sink) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      top_[r] = sink;
+      if (SoftmaxX() == 0) sum_[r] = 1;
+    }
+  }
+
   // Turns scores into weights in shared memory, and rescales earlier sums to
   // the same largest score. That begins as the lowest finite number, so that a
   // tile without a single key leaves no inf - inf.
@@ -298,6 +316,18 @@ class SoftmaxState {
         const int column = SoftmaxColumn(c);
         StoreFour(four, columns - column, aligned, to(row + r) + column);
       }
+    }
+  }
+
+  // Writes the logarithms of the sums of weights of the queries before `rows`.
+  template <typename Out>
+  __device__ void WriteLogSums(int rows, Out* to) const {
+    const int row = SoftmaxRow();
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const float sum = Sum(r);
+      if (SoftmaxX() == 0 && row + r < rows)
+        Store(top_[r] + logf(sum), &to[row + r]);
     }
   }
 

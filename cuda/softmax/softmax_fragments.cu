@@ -29,6 +29,14 @@ constexpr int kTilesInARow = kEmulated ? 2 : 16;
 // a larger share, and such queries get three parts.
 constexpr int64_t kKeysForTwoParts = 256;
 
+// Scales weights to at most 2^15 instead of 1, so that the second part of a
+// small weight does not underflow in float16.
+template <typename S>
+constexpr float kRaised = ScalarOf<S>() == Scalar::kFloat16 ? 15.0f : 0.0f;
+template <typename S>
+constexpr float kLargestWeight = ScalarOf<S>() == Scalar::kFloat16 ? 0x1p15f
+                                                                   : 1.0f;
+
 template <typename S>
 struct Tensors {
   SoftmaxShape shape;
@@ -36,6 +44,7 @@ struct Tensors {
   float unit;  // factor of a score in the exponent of 2
   HeadArray<const S> q, k, v, bias;
   HeadArray<S> out;
+  SoftmaxOptions<S, S> options;
   bool out_in_twos;
   FragmentsPlan plan;
   SoftmaxPartials partials;
@@ -118,6 +127,17 @@ class Fragments {
         top_[band][half] = kept_top_[band][half] = kLowest;
   }
 
+  // Begins with the weight of a sink, which has no value.
+  __device__ void AddSink(float sink) {
+#pragma unroll
+    for (int band = 0; band < kBands; ++band)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        top_[band][half] = sink;
+        if (threadIdx.x % 4 == 0) sum_[band][half] = kLargestWeight<S>;
+      }
+  }
+
   // Computes q.k for the warp's queries, which begin at `row` of their tile,
   // and all keys of the tile.
   __device__ void Score(const S* queries, int row, const S* keys) {
@@ -192,7 +212,7 @@ class Fragments {
 #pragma unroll
           for (int i = half * 2; i < half * 2 + 2; ++i) {
             float& score = score_[band][eight][i];
-            score = PowerOfTwo(fmaf(score - top, unit, kRaised));
+            score = PowerOfTwo(fmaf(score - top, unit, kRaised<S>));
             sum += score;
           }
         sum_[band][half] = sum_[band][half] * factor_[band][half] + sum;
@@ -332,13 +352,6 @@ class Fragments {
       }
   }
 
-  // Scales weights to at most 2^15 instead of 1, so that the second part of a
-  // small weight does not underflow in float16.
-  static constexpr float kRaised = kParts > 1 &&
-                                           ScalarOf<S>() == Scalar::kFloat16
-                                       ? 15.0f
-                                       : 0.0f;
-
   float score_[kBands][kKeys / 8][4];  // then weights
   float out_[kBands][kColumns / 8][4] = {};
   float top_[kBands][2], sum_[kBands][2] = {};
@@ -382,14 +395,19 @@ __device__ inline void WritePartials(const Own& own, int rows, int64_t c0,
     });
 }
 
-template <typename S, typename Extent, int kParts, bool kInEights>
+// kChanges: SoftmaxOptions::ChangeScores.
+template <typename S, typename Extent, int kParts, bool kInEights,
+          bool kChanges>
 __global__ void __launch_bounds__(kThreads, Extent::kBlocks)
     AttendByFragments(const Tensors<S> tensors) {
   using Shared = FragmentsShared<S, Extent>;
   constexpr int kQueries = Extent::kQueries, kDepth = Extent::kDepth;
   constexpr int kColumns = Extent::kColumns;
   SUBQUAD_SHARED(Shared, shared);
-  const auto& [heads, n_q, n_k, d, e, causal] = tensors.shape;
+  const SoftmaxShape& shape = tensors.shape;
+  const int64_t heads = shape.heads, n_q = shape.n_q, n_k = shape.n_k;
+  const int64_t d = shape.d, e = shape.e;
+  const bool causal = shape.ahead == 0;
   const FragmentsPlan& plan = tensors.plan;
   const int64_t blocks = (plan.queries + kQueries - 1) / kQueries;
   // With a causal mask, the blocks of all heads that see the most keys start
@@ -399,34 +417,41 @@ __global__ void __launch_bounds__(kThreads, Extent::kBlocks)
   const int64_t block = causal ? blockIdx.x / heads : blockIdx.x % blocks;
   const int64_t q0 = plan.first_query + (blocks - 1 - block) * kQueries;
   const int64_t c0 = static_cast<int64_t>(blockIdx.y) * kColumns;
-  const S* k = tensors.k.data + head * tensors.k.head_stride;
-  const S* v = tensors.v.data + head * tensors.v.head_stride + c0;
-  const S* bias = tensors.bias.data
-                      ? tensors.bias.data + head * tensors.bias.head_stride
-                      : nullptr;
+  const S* k = tensors.k.Head(head);
+  const S* v = tensors.v.Head(head) + c0;
+  const S* bias = tensors.bias.Head(head);
   const int rows = static_cast<int>(
       min(int64_t{kQueries}, plan.first_query + plan.queries - q0));
   const int depth = static_cast<int>(d), width = static_cast<int>(e);
   const int columns = static_cast<int>(min(int64_t{kColumns}, e - c0));
-  const int64_t visible = causal ? min(n_k, q0 + rows) : n_k;
   // The keys of this block are a share of the visible tiles.
-  const int64_t tiles = (visible + kKeys - 1) / kKeys;
-  const int64_t begin = tiles * blockIdx.z / gridDim.z * kKeys;
-  const int64_t end =
-      min(visible, tiles * (blockIdx.z + 1) / gridDim.z * kKeys);
+  const int64_t visible_from = shape.Begin(q0),
+                visible_to = shape.End(q0 + rows - 1);
+  const int64_t tiles = (visible_to - visible_from + kKeys - 1) / kKeys;
+  const int64_t begin = visible_from + tiles * blockIdx.z / gridDim.z * kKeys;
+  const int64_t end = min(
+      visible_to, visible_from + tiles * (blockIdx.z + 1) / gridDim.z * kKeys);
   const auto keys_from = [=](int64_t k0) {
     return static_cast<int>(min(int64_t{kKeys}, end - k0));
   };
   const int first = static_cast<int>(threadIdx.x / kWarp) * (kQueries / kWarps);
   const float unit = tensors.unit;
+  // All queries of this warp see the keys between these.
+  const int64_t seen_from = shape.Begin(q0 + first + kQueries / kWarps - 1);
+  const int64_t seen_to = shape.End(q0 + first);
 
-  CopyTile<kInEights, kQueries, kDepth>(
-      tensors.q.data + head * tensors.q.head_stride + q0 * d, rows, depth,
-      depth, shared.query);
+  CopyTile<kInEights, kQueries, kDepth>(tensors.q.Head(head) + q0 * d, rows,
+                                        depth, depth, shared.query);
   CopyTile<kInEights, kKeys, kDepth>(k + begin * d, keys_from(begin), depth,
                                      depth, shared.key[0]);
   EndCopies();
   Fragments<S, Extent, kParts> own;
+  ScoreChange change{};
+  if constexpr (kChanges) {
+    change = ScoreChange::Of(tensors.options, head);
+    if (tensors.options.sinks.data && blockIdx.z == 0)
+      own.AddSink(ToFloat(*tensors.options.sinks.Head(head)));
+  }
 
   int now = 0;     // index of the current one of the two tiles of keys
   int summed = 0;  // number of tiles since the sums were kept
@@ -452,17 +477,23 @@ __global__ void __launch_bounds__(kThreads, Extent::kBlocks)
       __syncthreads();
     }
     own.Score(shared.query, first, shared.key[now]);
-    if (bias)
+    if constexpr (kChanges) {
+      const int64_t offset = k0 - q0 - first - shape.first;
+      own.Adjust([&](int row, int key, float score) {
+        score = change.Capped(score * tensors.scale);
+        if (bias) score += shared.bias[key - first - row + kQueries - 1];
+        return change.Sloped(score, offset + key - row);
+      });
+    } else if (bias) {
       own.Adjust([&](int row, int key, float score) {
         return fmaf(score, tensors.scale,
                     shared.bias[key - first - row + kQueries - 1]);
       });
-    if (keys < kKeys || (causal && k0 + kKeys > q0 + first + 1)) {
-      const int64_t before = causal ? q0 + first - k0 : int64_t{kKeys};
+    }
+    if (k0 < seen_from || k0 + kKeys > seen_to) {
+      const SeenInTile sees(shape, q0 + first, k0, keys, kKeys);
       own.Adjust([=](int row, int key, float score) {
-        return key >= keys || (causal && key > before + row)
-                   ? -std::numeric_limits<float>::infinity()
-                   : score;
+        return sees(row, key) ? score : -std::numeric_limits<float>::infinity();
       });
     }
     own.Weigh(unit);
@@ -476,15 +507,21 @@ __global__ void __launch_bounds__(kThreads, Extent::kBlocks)
   }
   WaitForCopies<0>();  // Without keys, the loop has not waited.
   own.AddKept(unit, shared.kept);
-  if (gridDim.z > 1)
+  if (gridDim.z > 1) {
     WritePartials(own, rows - first, c0, columns,
                   (blockIdx.z * heads + head) * plan.queries + q0 + first -
                       plan.first_query,
                   tensors.partials);
-  else
-    WriteQuotients(own, rows - first, columns, e, tensors.out_in_twos,
-                   tensors.out.data + head * tensors.out.head_stride +
-                       (q0 + first) * e + c0);
+    return;
+  }
+  WriteQuotients(own, rows - first, columns, e, tensors.out_in_twos,
+                 tensors.out.Head(head) + (q0 + first) * e + c0);
+  if (tensors.options.lse.data && c0 == 0) {
+    S* const to = tensors.options.lse.Head(head) + q0 + first;
+    own.ForQueries(rows - first, [=](int row, float top, float sum) {
+      Store(LogOfSum(top, unit, sum, kRaised<S>), &to[row]);
+    });
+  }
 }
 
 // Number of multiprocessors of an H100 and an H200. Devices with another number
@@ -525,7 +562,7 @@ Form FormOf(const SoftmaxShape& shape, const FragmentsPlan& plan) {
   if (shape.d > Wide::kDepth || shape.e > Wide::kColumns) return Form::kDeep;
   const int64_t room = kMultiprocessors * Wide::kBlocks;
   const int64_t blocks = BlocksOf(shape, plan.queries, Form::kWide);
-  const bool many = PiecesOf(shape.n_k, kKeys) >= 2 * kManyTiles;
+  const bool many = PiecesOf(shape.MostKeys(kKeys), kKeys) >= 2 * kManyTiles;
   const bool fill = 8 * blocks >= 7 * room || (many && 3 * blocks >= room);
   return plan.parts == 2 && fill ? Form::kWide : Form::kNarrow;
 }
@@ -542,7 +579,7 @@ int64_t SplitsOf(const SoftmaxShape& shape, const FragmentsPlan& plan) {
   WithExtents(form, [&]<typename Extent>() {
     room = kMultiprocessors * Extent::kBlocks;
   });
-  const int64_t tiles = PiecesOf(shape.n_k, kKeys);
+  const int64_t tiles = PiecesOf(shape.MostKeys(kKeys), kKeys);
   const int64_t of_many = std::min(room / blocks, tiles / kManyTiles);
   const int64_t of_few =
       blocks < kMultiprocessors * 7 / 8
@@ -563,14 +600,17 @@ FragmentsPlan PlanOf(const SoftmaxShape& shape, int64_t first_query,
 std::vector<FragmentsPlan> PlansOf(Scalar scalar, const SoftmaxShape& shape) {
   if (scalar != Scalar::kBFloat16) return {PlanOf(shape, 0, shape.n_q, 2)};
   // The first queries of a causal problem see few keys, however large n_k is.
-  const int64_t with_three = shape.n_k < kKeysForTwoParts ? shape.n_q
-                             : shape.causal
-                                 ? std::min(shape.n_q, kKeysForTwoParts)
-                                 : 0;
+  // With a window, the last ones may see few, too.
+  const auto sees_few = [&](int64_t i) {
+    return shape.End(i) - shape.Begin(i) < kKeysForTwoParts;
+  };
+  int64_t with_three = sees_few(shape.n_q - 1) ? shape.n_q : 0;
+  while (with_three < shape.n_q && sees_few(with_three))
+    with_three = std::min(with_three + Narrow::kQueries, shape.n_q);
   std::vector<FragmentsPlan> plans;
   if (with_three > 0) {
     SoftmaxShape first = shape;
-    if (shape.causal) first.n_k = std::min(shape.n_k, with_three);
+    first.n_k = shape.End(with_three - 1);
     plans.push_back(PlanOf(first, 0, with_three, 3));
   }
   if (with_three < shape.n_q)
@@ -578,23 +618,32 @@ std::vector<FragmentsPlan> PlansOf(Scalar scalar, const SoftmaxShape& shape) {
   return plans;
 }
 
-template <typename Extent, int kParts, bool kInEights, typename S>
+template <typename Extent, int kParts, bool kInEights, bool kChanges,
+          typename S>
 void Launch(const Tensors<S>& tensors) {
   using Shared = FragmentsShared<S, Extent>;
   const SoftmaxShape& shape = tensors.shape;
   SUBQUAD_LAUNCH(
-      (AttendByFragments<S, Extent, kParts, kInEights>),
+      (AttendByFragments<S, Extent, kParts, kInEights, kChanges>),
       Grid(PiecesOf(tensors.plan.queries, Extent::kQueries) * shape.heads,
            PiecesOf(shape.e, Extent::kColumns), tensors.plan.splits),
       kThreads, sizeof(Shared), tensors);
 }
 
+template <typename Extent, int kParts, bool kChanges, typename S>
+void LaunchChanging(const Tensors<S>& tensors, bool in_eights) {
+  if (in_eights)
+    Launch<Extent, kParts, true, kChanges>(tensors);
+  else
+    Launch<Extent, kParts, false, kChanges>(tensors);
+}
+
 template <typename Extent, int kParts, typename S>
 void LaunchOfParts(const Tensors<S>& tensors, bool in_eights) {
-  if (in_eights)
-    Launch<Extent, kParts, true>(tensors);
+  if (tensors.options.ChangeScores())
+    LaunchChanging<Extent, kParts, true>(tensors, in_eights);
   else
-    Launch<Extent, kParts, false>(tensors);
+    LaunchChanging<Extent, kParts, false>(tensors, in_eights);
 }
 
 template <typename S>
@@ -625,23 +674,28 @@ SoftmaxFragments<S>::SoftmaxFragments(Layout& layout, const SoftmaxShape& shape)
 template <typename S>
 void SoftmaxFragments<S>::Run(float scale, HeadArray<const S> q,
                               HeadArray<const S> k, HeadArray<const S> v,
-                              HeadArray<const S> bias, HeadArray<S> out) const {
-  // Products without a bias are scaled only in the exponential.
+                              HeadArray<const S> bias, HeadArray<S> out,
+                              const SoftmaxOptions<S, S>& options) const {
+  // Products that nothing is added to are scaled only in the exponential.
   const float unit =
-      bias.data ? kLog2E
-                : fmaxf(scale * kLog2E, std::numeric_limits<float>::min());
+      bias.data || options.ChangeScores()
+          ? kLog2E
+          : fmaxf(scale * kLog2E, std::numeric_limits<float>::min());
   const bool in_eights = AllAtMultiplesOf(8, q, shape_.d) &&
                          AllAtMultiplesOf(8, k, shape_.d) &&
                          AllAtMultiplesOf(8, v, shape_.e);
+  SoftmaxPartials partials = partials_.Get();
+  partials.raised = kRaised<S>;
   for (const FragmentsPlan& plan : plans_) {
-    const SoftmaxPartials partials = partials_.Get();
-    LaunchPlan<S>({shape_, scale, unit, q, k, v, bias, out,
+    LaunchPlan<S>({shape_, scale, unit, q, k, v, bias, out, options,
                    AllAtMultiplesOf(2, out, shape_.e), plan, partials},
                   in_eights);
-    if (plan.splits > 1)
-      MergePartials(partials, plan.splits, shape_.heads, plan.queries, unit,
-                    HeadArray<S>{out.data + plan.first_query * shape_.e,
-                                 out.head_stride});
+    if (plan.splits == 1) continue;
+    HeadArray<S> planned_out = out, planned_lse = options.lse;
+    planned_out.data += plan.first_query * shape_.e;
+    if (planned_lse.data) planned_lse.data += plan.first_query;
+    MergePartials(partials, plan.splits, shape_.heads, plan.queries, unit,
+                  planned_out, planned_lse);
   }
 }
 

@@ -43,8 +43,8 @@ class SoftmaxFragments {
   SoftmaxFragments(Layout& layout, const SoftmaxShape& shape);
 
   void Run(float scale, HeadArray<const S> q, HeadArray<const S> k,
-           HeadArray<const S> v, HeadArray<const S> bias,
-           HeadArray<S> out) const;
+           HeadArray<const S> v, HeadArray<const S> bias, HeadArray<S> out,
+           const SoftmaxOptions<S, S>& options) const;
 
   // Counts multiplications and additions.
   static double Flops(const SoftmaxShape& shape);

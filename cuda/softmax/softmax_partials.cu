@@ -24,14 +24,14 @@ struct MergeShared {
 
 // A warp's sums of a row: the sum of weights, and some columns in each lane.
 struct MergedRow {
-  float sum = 0, out[kColumnsOfLane] = {};
+  float top = 0, sum = 0, out[kColumnsOfLane] = {};
 
   // Adds every step-th part of the row from `begin` on, for the columns from
   // `first` on. The largest score is that of all parts.
   __device__ void Add(const SoftmaxPartials& partials, int64_t row,
                       int64_t rows, int64_t splits, int begin, int step,
                       float unit, int64_t first) {
-    float top = std::numeric_limits<float>::lowest();
+    top = std::numeric_limits<float>::lowest();
     for (int64_t s = threadIdx.x % kWarp; s < splits; s += kWarp)
       top = fmaxf(top, partials.top[s * rows + row]);
     top = LargestOfLanes(top);
@@ -54,7 +54,8 @@ struct MergedRow {
 template <bool kShare, typename S>
 __global__ void __launch_bounds__(kThreads)
     Merge(const SoftmaxPartials partials, int64_t splits, int64_t rows,
-          int64_t queries, float unit, const HeadArray<S> to) {
+          int64_t queries, float unit, const HeadArray<S> to,
+          const HeadArray<S> lse) {
   SUBQUAD_SHARED(MergeShared, shared);
   const int warp = static_cast<int>(threadIdx.x / kWarp);
   const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -81,8 +82,11 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (row >= rows) return;
-  S* const at = to.data + row / queries * to.head_stride +
-                row % queries * partials.columns;
+  const int64_t head = row / queries, query = row % queries;
+  if (lse.data && first == 0)
+    Store(LogOfSum(own.top, unit, own.sum, partials.raised),
+          lse.Head(head) + query);
+  S* const at = to.Head(head) + query * partials.columns;
 #pragma unroll
   for (int x = 0; x < kColumnsOfLane; ++x)
     if (first + x * kWarp < partials.columns)
@@ -103,23 +107,23 @@ SoftmaxPartials PartialsBuffer::Get() const {
 
 template <typename S>
 void MergePartials(const SoftmaxPartials& partials, int64_t splits,
-                   int64_t heads, int64_t queries, float unit,
-                   HeadArray<S> out) {
+                   int64_t heads, int64_t queries, float unit, HeadArray<S> out,
+                   HeadArray<S> lse) {
   const int64_t rows = heads * queries;
   const int64_t across = PiecesOf(partials.columns, kColumns);
   if (splits >= kPartsToShare)
     SUBQUAD_LAUNCH((Merge<true, S>), Grid(rows, across), kThreads,
                    sizeof(MergeShared), partials, splits, rows, queries, unit,
-                   out);
+                   out, lse);
   else
     SUBQUAD_LAUNCH((Merge<false, S>), Grid(PiecesOf(rows, kWarps), across),
                    kThreads, sizeof(MergeShared), partials, splits, rows,
-                   queries, unit, out);
+                   queries, unit, out, lse);
 }
 
 #define SUBQUAD_MERGE_PARTIALS(S)                                          \
   template void MergePartials<S>(const SoftmaxPartials&, int64_t, int64_t, \
-                                 int64_t, float, HeadArray<S>);
+                                 int64_t, float, HeadArray<S>, HeadArray<S>);
 SUBQUAD_MERGE_PARTIALS(float)
 SUBQUAD_MERGE_PARTIALS(__nv_bfloat16)
 SUBQUAD_MERGE_PARTIALS(__half)

@@ -22,8 +22,10 @@ inline constexpr int kSoftmaxRowsThreads = 256;
 // Turns scores [heads * n_q, n_k] into weights, in place, one row per warp:
 //   scores[h, i, j] = exp(s_j - max s) / sum_j exp(s_j - max s)
 //   s_j = adjusted(h, i, j, scores[h, i, j]); -inf hides the key
-// Keys from adjusted.Keys(i) on are hidden, and their scores are not read. The
-// largest score and the sum are found in one pass, by rescaling.
+// Keys from adjusted.Keys(i) on are hidden, and their scores are not read. If
+// adjusted.Sink(h) exists and is not null, it is one more score, whose weight
+// is not written; adjusted.Put(h, i, x) takes the logarithm of a row's sum of
+// exp(s_j). The largest score and the sum are found in one pass, by rescaling.
 template <typename Adjusted>
 __global__ void SoftmaxOfRows(const Adjusted adjusted, int64_t rows,
                               int64_t n_q, int64_t n_k, float* scores) {
@@ -53,12 +55,24 @@ __global__ void SoftmaxOfRows(const Adjusted adjusted, int64_t rows,
 #pragma unroll
     for (int x = 0; x < kAtOnce; ++x) sum += expf(s[x] - top);
   }
+  if constexpr (requires { adjusted.Sink(h); }) {
+    const auto* const sink = adjusted.Sink(h);
+    if (sink && lane == 0) {
+      const float score_of_sink = ToFloat(*sink);
+      const float max_score = fmaxf(top, score_of_sink);
+      sum = sum * expf(top - max_score) + expf(score_of_sink - max_score);
+      top = max_score;
+    }
+  }
   for (int other = kLanes / 2; other > 0; other /= 2) {
     const float their_top = __shfl_xor_sync(0xFFFFFFFF, top, other);
     const float their_sum = __shfl_xor_sync(0xFFFFFFFF, sum, other);
     const float max_score = fmaxf(top, their_top);
     sum = sum * expf(top - max_score) + their_sum * expf(their_top - max_score);
     top = max_score;
+  }
+  if constexpr (requires { adjusted.Put(h, i, sum); }) {
+    if (lane == 0) adjusted.Put(h, i, top + logf(sum));
   }
 #pragma unroll 4
   for (int64_t j = lane; j < n_k; j += kLanes)
