@@ -190,7 +190,8 @@ constexpr const char* kMoreCases[] = {
     "softmax_attention:n_q=300,n_k=200,d=64,e=64,causal=1,window_left=30,"
     "query_offset=-40",
     "softmax_attention:n=300,d=64,e=64,softcap=0.75,with=bias,input=masked",
-    "softmax_attention:n=300,d=19,e=130,heads=3,per_head=1,with=sinks+slopes+lse",
+    "softmax_attention:n=300,d=19,e=130,heads=3,per_head=1,with=sinks+slopes+"
+    "lse",
     "softmax_attention:n=300,d=64,e=64,heads=6,leading=k:2+v:2,causal=1",
     "softmax_attention:n_q=1,n_k=1000,d=64,e=64,heads=4,leading=k:2+v:2,"
     "query_offset=999,causal=1,window_left=700,with=sinks+slopes+lse",

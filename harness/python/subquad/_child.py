@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import os
-import re
 import signal
 import sys
 import time
@@ -276,6 +275,10 @@ class Caller:
         params = {**call.defaults, **problem.params}
         if call.arguments is not None:
             params = {name: value for name, value in params.items() if name in call.arguments}
+        required = _arguments.required_names(self.function) or []
+        lacking = [name for name in required if name in call.known_names and name not in inputs and name not in params]
+        if lacking:
+            return {}, {}, Fault(FaultKind.REFUSED, f"it requires {', '.join(lacking)}", "lacking")
         try:
             if backward:
                 returned = self._gradients(inputs, params, cotangents)
@@ -286,8 +289,7 @@ class Caller:
         except _OutputMissing as error:
             return {}, {}, Fault(FaultKind.OUTPUT_MISSING, f"returned no {error}")
         except (Exception, SystemExit) as error:  # pylint: disable=broad-except
-            missing = {name for name in call.known_names if name not in inputs and name not in params}
-            return {}, {}, _how_it_failed(error, missing)
+            return {}, {}, _how_it_failed(error)
         if not isinstance(returned, dict):
             returned = {next(iter(problem.outputs)): returned}
 
@@ -428,17 +430,12 @@ def how_it_ended(status: int) -> Fault:
     return Fault(FaultKind.ENDED, f"ended the process with status {os.WEXITSTATUS(status)}")
 
 
-def _how_it_failed(error: Exception | SystemExit, missing: set[str]) -> Fault:
-    """Describes an exception. missing: names of the operator that this call did not pass."""
+def _how_it_failed(error: Exception | SystemExit) -> Fault:
+    """Describes an exception."""
     lines = str(error).strip().split("\n")
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
     name = type(error).__name__
     if isinstance(error, NotImplementedError):
         return Fault(FaultKind.REFUSED, f"{name}: {lines[0]}" if lines[0] else name, name)
-    # Python tells what a call lacks only in the text of its exception.
-    if isinstance(error, TypeError) and "missing" in lines[0]:
-        named = [word for word in re.findall(r"'(\w+)'", lines[0]) if word in missing]
-        if named:
-            return Fault(FaultKind.REFUSED, f"it requires {', '.join(named)}", name)
     return Fault(FaultKind.RAISED, f"raised {name}: {lines[0]}{where}", name)
