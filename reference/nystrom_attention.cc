@@ -151,6 +151,13 @@ class NystromAttentionReference : public Reference<Real> {
     }
     const NystromInverse<Real> inverse(matrix, segments_,
                                        problem_.params.Integer("iterations"));
+    // In the problem's own type, rounding may make steps diverge that converge.
+    if (!std::isfinite(inverse.norm()) &&
+        static_cast<int64_t>(sizeof(Real)) >
+            Info(ArithmeticOf(problem_.scalar)).bytes)
+      throw InvalidInput("parameter iterations",
+                         "fewer, so that rounding does not make Z diverge",
+                         std::to_string(problem_.params.Integer("iterations")));
     double matrix_norm = 0;
     for (double value : matrix_units) matrix_norm += value * value;
     for (int64_t a = 0; a < segments_; ++a) {

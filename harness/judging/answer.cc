@@ -121,7 +121,8 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
       const long double computed = rounded[static_cast<size_t>(c)];
       if (std::isinf(units[c]) || std::isinf(value)) {
         answer.plain_diverges[static_cast<size_t>(r * width + c)] =
-            std::isinf(units[c]) && !std::isfinite(computed);
+            std::isinf(units[c]) &&
+            !(std::abs(computed - value) < std::abs(value));
         continue;
       }
       if (!std::isfinite(rounded[static_cast<size_t>(c)]) &&

@@ -48,8 +48,8 @@ struct OutputAnswer {
   std::vector<long double> value;  // [rows, width]
   std::vector<double> units;       // bound of the plain program, in roundoffs
   std::vector<double> slack;       // error of `value` itself; empty: none
-  // Tells where the plain program has neither a finite bound nor a finite
-  // value, so that no program can be expected to have one; empty: nowhere.
+  // Tells where the plain program has no finite bound and no right digit, so
+  // that rounding may also lead to infinity or NaN; empty: nowhere.
   std::vector<char> plain_diverges;
   // Declared error of an answer that came from outside, per element. Both gates
   // add exactly this to their tolerance.

@@ -40,8 +40,8 @@ struct Comparison {
   int64_t rows = 0;      // compared
   int64_t elements = 0;  // compared
   bool all_rows = true;
-  // NaN or infinite where the reference is finite, and with it the plain
-  // program or its bound.
+  // NaN or infinite where the reference is finite and the plain program has a
+  // bound or a right digit.
   int64_t not_finite = 0;
   int64_t untouched = 0;  // still the NaN that was there before the run
   // Elements that were written and are not judged: neither the algorithm nor

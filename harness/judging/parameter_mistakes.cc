@@ -1,5 +1,6 @@
 // Mistakes of parameters: a scale, a mask, a feature map, an eps.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -186,9 +187,9 @@ void MistakeSoftcap(Subject& subject) {
   params.Set("scale",
              SoftmaxScale<double>(subject.problem) * right.Number("softcap"));
   subject.Add("scores not divided by the softcap", params);
+  const std::array biases = {"bias", "slopes", "buckets", "pair_bias"};
   const bool has_bias = std::ranges::any_of(
-      {"bias", "slopes", "buckets", "pair_bias"},
-      [&](const char* name) { return subject.Input(name) != nullptr; });
+      biases, [&](const char* name) { return subject.Input(name) != nullptr; });
   if (has_bias)
     subject.Add("softcap applied after the bias", [](AlteredProblem& altered) {
       altered.problem.caps_biased_scores = true;

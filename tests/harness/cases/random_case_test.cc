@@ -190,8 +190,8 @@ TEST(RandomCases, PastFailuresStayRepaired) {
         "toeplitz_1d:n=362,e=3,causal=1,query_offset=128,backward=1,"
         "input=repeated,scalar=float32,seed=7",
         // The steps towards an inverse diverge in the plain program too.
-        "nystrom_attention:n=329,d=1,e=9,segments=47,iterations=100,"
-        "scale=0.02935946697649497,scalar=float64,seed=2"}) {
+        "nystrom_attention:n=24,d=1,e=1,segments=12,iterations=80,scale=0.03,"
+        "scalar=float64,seed=2"}) {
     const Case test_case = MakeCase(ParseCaseId(id));
     int judged = 0;
     for (const Implementation* program :
