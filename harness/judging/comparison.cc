@@ -151,10 +151,11 @@ ComparedElement CompareElement(double actual, long double expected,
 // `terms` products of at most four factors each (two features, a weight, a
 // value) and one quotient. If a program's bound is a multiple of the plain one
 // (as for a transform, which spreads errors over its outputs), this number
-// grows by the same factor.
+// grows by the same factor, at most by the number of outputs.
 double UnderflowingProducts(double terms, double units, double plain_units) {
-  const double wider =
-      units > plain_units && plain_units > 0 ? units / plain_units : 1;
+  const double wider = units > plain_units && plain_units > 0
+                           ? std::min(units / plain_units, terms + 1)
+                           : 1;
   return 4 * (terms + 1) * wider;
 }
 
