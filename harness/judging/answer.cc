@@ -364,15 +364,19 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
   return answer;
 }
 
-bool FitsType(Scalar scalar, const Answer& answer) {
+bool FitsType(const Problem& problem, const Answer& answer) {
+  const Scalar scalar = problem.scalar;
   const long double largest =
       scalar == Scalar::kFloat64    ? Format::Float64().largest
       : scalar == Scalar::kFloat16  ? Format::Float16().largest
       : scalar == Scalar::kBFloat16 ? Format::BFloat16().largest
                                     : Format::Float32().largest;
-  for (const OutputAnswer& output : answer.outputs)
-    for (const long double value : output.value)
-      if (std::abs(value) > largest && !std::isinf(value)) return false;
+  for (size_t o = 0; o < answer.outputs.size(); ++o)
+    for (const long double value : answer.outputs[o].value) {
+      const bool empty_sum = std::isinf(value) && value < 0 &&
+                             problem.outputs[o].may_be_minus_infinity;
+      if (std::abs(value) > largest && !empty_sum) return false;
+    }
   return true;
 }
 

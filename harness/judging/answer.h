@@ -101,9 +101,10 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
                      std::vector<RowSelection> selections,
                      WorkAgain again = {});
 
-// Tells whether every value of the answer is within the range of the type.
+// Tells whether every value of the answer is within the range of the type, or
+// an -inf that is right.
 // Unnormalised outputs may be of any size.
-bool FitsType(Scalar scalar, const Answer& answer);
+bool FitsType(const Problem& problem, const Answer& answer);
 
 // Adds to `answer` the rows of `more`, another answer to the same problem.
 void AddRows(const Answer& more, Answer& answer);

@@ -180,10 +180,9 @@ Verdict Verify(const Implementation& implementation, Trial& trial,
   std::string reason = WhyNot(implementation, trial.problem());
   if (reason.empty())
     reason = DoesNotFit(implementation, trial.problem(), options.threads);
-  const Scalar scalar = trial.problem().scalar;
-  if (reason.empty() && !FitsType(scalar, trial.answer()))
+  if (reason.empty() && !FitsType(trial.problem(), trial.answer()))
     reason = fmt::format("the answer has values beyond the range of {}",
-                         Info(scalar).name);
+                         Info(trial.problem().scalar).name);
   if (!reason.empty()) return Verdict::Skipped(reason);
   std::unique_ptr<Prepared> prepared;
   try {

@@ -174,8 +174,8 @@ void JudgeCase(const Case& test_case, std::map<Key, Tally>& tallies) {
   bool has_value = true;
   try {
     const Answer& answer = trial.answer();
-    has_value = FormOf(test_case) != "unnormalised" ||
-                FitsType(test_case.scalar, answer);
+    has_value =
+        FormOf(test_case) != "unnormalised" || FitsType(problem, answer);
   } catch (const InvalidInput&) {
     has_value = false;
   }

@@ -464,7 +464,14 @@ TEST(Answers, NumbersBeyondTheTypeAreSkipped) {
   }
   Answer nan;
   nan.outputs.emplace_back().value = {std::nanl("")};
-  EXPECT_TRUE(FitsType(Scalar::kFloat32, nan));
+  const Problem product =
+      ProblemOf(MakeCase(ParseCaseId("toeplitz_1d:n=1,e=1,scalar=float32")));
+  EXPECT_TRUE(FitsType(product, nan));
+  // Only the logarithm of an empty sum is -inf.
+  Answer infinite;
+  infinite.outputs.emplace_back().value = {
+      -std::numeric_limits<long double>::infinity()};
+  EXPECT_FALSE(FitsType(product, infinite));
 }
 
 // Implementations that sum over the features are allowed the roundings of these
