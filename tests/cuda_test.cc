@@ -170,7 +170,7 @@ constexpr const char* kMoreCases[] = {
     "softmax_attention:n=200,e=19,causal=1,input=growing",
     "softmax_attention:n=200,e=19,causal=0,with=bias,input=offset",
     "softmax_attention:n=200,e=19,causal=0,input=onehot",
-    // These have weights of two parts, queries that see few of the keys next to
+    // Reach weights of two parts, queries that see few of the keys next to
     // others that see many, and keys that several blocks share.
     "softmax_attention:n=300,d=64,e=64,causal=0",
     "softmax_attention:n=300,d=64,e=64,causal=1",
