@@ -177,13 +177,23 @@ const std::vector<std::string> kTaken = {
     "query_offset", "window_left", "window_right", "softcap",
     "sinks",        "slopes",      "lse"};
 
+std::string WhyNotOnDevice(const Problem& problem) {
+  return problem.params.Has("height")
+             ? "this GPU kernel does not support the bias of an image"
+             : "";
+}
+
 std::string WhyNotTensorCores(const Problem& problem) {
+  if (std::string reason = WhyNotOnDevice(problem); !reason.empty())
+    return reason;
   if (problem.Dim("d") <= kFragmentsDepth) return "";
   return "d is at most " + std::to_string(kFragmentsDepth) +
          " on the tensor cores";
 }
 
 std::string WhyNotDecode(const Problem& problem) {
+  if (std::string reason = WhyNotOnDevice(problem); !reason.empty())
+    return reason;
   if (std::max(problem.Dim("d"), problem.Dim("e")) <= kFewQueriesColumns)
     return "";
   return "d and e are at most " + std::to_string(kFewQueriesColumns) +
@@ -206,6 +216,7 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         .what = "two GEMMs (cuBLAS) with the scores in memory",
         .sums = DirectSums,
         .takes = kTaken,
+        .why_not = WhyNotOnDevice,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "tiled",
         .what = "online softmax over tiles of keys, scores in registers",
@@ -213,6 +224,7 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         .sums = DirectSums,
         .takes = kTaken,
         .takes_groups = true,
+        .why_not = WhyNotOnDevice,
         .bound_factor = kSoftmaxTilesBoundFactor,
         .prepare = PrepareOnDevice<Tiled>()},
        {.id = "tensor_cores",

@@ -424,6 +424,8 @@ class Blocked : public SparsePrepared<S> {
 };
 
 std::string WhyNotOnDevice(const Problem& problem) {
+  if (problem.queries != problem.keys)
+    return "the GPU implementation has as many queries as keys";
   if (problem.HasInput("bias"))
     return "the GPU implementation has no bias by offset";
   if (problem.HasInput("q_global"))

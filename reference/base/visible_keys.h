@@ -133,6 +133,14 @@ class VisibleKeys {
     return lengths_.empty() ? keys_ : lengths_[head / heads_of_item_];
   }
 
+  const std::vector<Sequence>& sequences() const { return sequences_; }
+  // Returns the index of the sequence that query i belongs to.
+  size_t SequenceIndex(int64_t i) const {
+    const auto next =
+        std::ranges::upper_bound(sequences_, i, {}, &Sequence::first_query);
+    return static_cast<size_t>(next - sequences_.begin()) - 1;
+  }
+
   // Query i sees the keys First(head, i) <= j < End(head, i).
   int64_t First(int64_t head, int64_t i) const {
     const Sequence& own = SequenceOf(i);
@@ -164,9 +172,7 @@ class VisibleKeys {
   }
 
   const Sequence& SequenceOf(int64_t i) const {
-    const auto next =
-        std::ranges::upper_bound(sequences_, i, {}, &Sequence::first_query);
-    return *(next - 1);
+    return sequences_[SequenceIndex(i)];
   }
 
   const int64_t keys_, heads_of_item_;

@@ -169,13 +169,6 @@ std::string NotTaken(const Problem& problem, const Implementation& row) {
 // Rejects features that no GPU kernel supports.
 std::string NotOnDevice(const Problem& problem) {
   const Params& params = problem.params;
-  if (problem.op->description().id == "softmax_attention" &&
-      params.Has("height"))
-    return "GPU kernels do not support the bias of an image";
-  if (problem.op->description().id == "sparse_attention" &&
-      problem.queries != problem.keys)
-    return "GPU kernels do not support more or fewer queries than keys in "
-           "sparse_attention";
   if (params.Has("eps") && params.Number("eps") > 0)
     return "GPU kernels do not support eps";
   if (params.Has("normalized") && !params.Flag("normalized"))

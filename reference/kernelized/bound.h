@@ -91,15 +91,17 @@ class KernelizedBound {
     }
     if (!problem.HasInput("bias")) return;
     const Tensor& bias = inputs["bias"];
-    bias_ = bias.slices;
-    const int64_t count = bias.SliceSize();
-    for (int64_t slice = 0; slice < bias_.count(); ++slice) {
+    for (int64_t slice = 0; slice < bias.slices.count(); ++slice) {
       const double* b = bias.Slice(slice);
-      const double shift = BiasShift(b, count);
-      bias_units_.emplace_back();
-      for (int64_t t = 0; t < count; ++t)
-        bias_units_.back().push_back(
-            isfinite(b[t]) ? BiasUnits(b[t], shift, value.normaliser()) : 0);
+      for (const SequenceBias& part :
+           SequenceBiases(problem, value.visible(),
+                          {b, static_cast<size_t>(bias.SliceSize())})) {
+        bias_units_.push_back({part.first, {}});
+        for (int64_t t = part.first; t < part.first + part.count; ++t)
+          bias_units_.back().units.push_back(
+              isfinite(b[t]) ? BiasUnits(b[t], part.shift, value.normaliser())
+                             : 0);
+      }
     }
   }
 
@@ -188,6 +190,12 @@ class KernelizedBound {
     std::vector<double> angles;
   };
 
+  // The errors of exp(bias) for the entries of one sequence from `first` on.
+  struct UnitsOfPart {
+    int64_t first;
+    std::vector<double> units;
+  };
+
   static Real Magnitude(Real x, Real y) { return abs(x * y); }
 
   RowErrors ErrorsOf(const typename KernelizedValue<Real>::Source& from,
@@ -234,8 +242,8 @@ class KernelizedBound {
 
   double BiasUnitsOf(int64_t head, int64_t i, int64_t j) const {
     if (bias_units_.empty()) return 0;
-    return bias_units_[static_cast<size_t>(bias_.Of(head))]
-                      [static_cast<size_t>(value_.BiasIndex(i, j))];
+    const UnitsOfPart& part = bias_units_[value_.BiasPart(head, i)];
+    return part.units[static_cast<size_t>(value_.BiasIndex(i, j) - part.first)];
   }
 
   const KernelizedValue<Real>& value_;
@@ -245,8 +253,7 @@ class KernelizedBound {
   const double roundoff_, smallest_;
   std::vector<FeatureErrors<Real>> errors_;
   std::vector<std::vector<RowErrors>> keys_;  // [heads][keys]
-  Slices bias_;
-  std::vector<std::vector<double>> bias_units_;  // [slices][bias], or empty
+  std::vector<UnitsOfPart> bias_units_;       // [slices][sequences], or empty
 };
 
 }  // namespace subquad

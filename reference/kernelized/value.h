@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,16 +41,46 @@ namespace subquad {
 // restored where it does not cancel. It is zero, so that nothing is rounded,
 // unless the largest entry is far from zero.
 inline double BiasShift(const double* bias, int64_t count) {
+  if (count == 0) return 0;
   const double largest = *std::max_element(bias, bias + count);
   return std::abs(largest) > 1e5 && isfinite(largest) ? largest : 0;
 }
 
-// Subtracts the shift. Entries 1e6 below the largest are as good as masked;
-// near 1e9, float32 values are 64 apart.
+// Subtracts the shift. Entries 1e6 below the largest of a sequence are as good
+// as masked; near 1e9, float32 values are 64 apart.
 template <typename Real>
 Real ShiftedBias(Real bias, Real shift) {
   const Real most = static_cast<Real>(kMaxLogarithm);
   return std::clamp(bias - shift, -most, most);
+}
+
+// The entries of a bias by offset that belong to one of the packed sequences,
+// and their shift. Without packing, they are all entries.
+struct SequenceBias {
+  int64_t first, count;
+  double shift;
+};
+
+// Lists these parts of a slice of the bias, in the order of the sequences.
+inline std::vector<SequenceBias> SequenceBiases(const Problem& problem,
+                                                const VisibleKeys& visible,
+                                                std::span<const double> bias) {
+  std::vector<SequenceBias> parts;
+  if (!problem.params.Has("packed_q")) {
+    const auto count = static_cast<int64_t>(bias.size());
+    return {{0, count, BiasShift(bias.data(), count)}};
+  }
+  const int64_t before = OffsetsOf(visible.sequences()).before;
+  for (const Sequence& one : visible.sequences()) {
+    if (one.queries == 0 || one.keys == 0) {
+      parts.push_back({0, 0, 0});
+      continue;
+    }
+    const OffsetRange own = OffsetsOf({one});
+    const int64_t first = before - own.before, count = own.count();
+    parts.push_back({first, count, BiasShift(bias.data() + first, count)});
+  }
+  return parts;
 }
 
 // Writes a row of queries or keys that an operator computes and, if `units` is
@@ -91,20 +122,22 @@ class KernelizedValue {
     if (!problem.HasInput("bias")) return;
     const Tensor& bias = inputs["bias"];
     bias_ = bias.slices;
-    const int64_t count = bias.SliceSize();
     for (int64_t slice = 0; slice < bias_.count(); ++slice) {
       const double* b = bias.Slice(slice);
-      const double largest = BiasShift(b, count);
-      const Real shift = static_cast<Real>(largest);
-      // Beyond this limit there are only zeros and infinities.
-      shifts_.push_back(
-          SplitExp(static_cast<Real>(std::clamp(largest, -1e8, 1e8))));
-      c_.emplace_back();
-      for (int64_t t = 0; t < count; ++t)
-        c_.back().push_back(
-            isfinite(b[t])
-                ? SplitExp(ShiftedBias(static_cast<Real>(b[t]), shift))
-                : Scaled<Real>());
+      for (const SequenceBias& part : SequenceBiases(
+               problem, visible_, {b, static_cast<size_t>(bias.SliceSize())})) {
+        const Real shift = static_cast<Real>(part.shift);
+        // Beyond this limit there are only zeros and infinities.
+        Weights& weights = c_.emplace_back();
+        weights.unit =
+            SplitExp(static_cast<Real>(std::clamp(part.shift, -1e8, 1e8)));
+        weights.first = part.first;
+        for (int64_t t = part.first; t < part.first + part.count; ++t)
+          weights.c.push_back(
+              isfinite(b[t])
+                  ? SplitExp(ShiftedBias(static_cast<Real>(b[t]), shift))
+                  : Scaled<Real>());
+      }
     }
   }
 
@@ -138,7 +171,7 @@ class KernelizedValue {
     for (size_t x = 0; x < width; ++x) out[x] = sums.Total(x);
     Real normaliser = Divisor(sums.Total(width));
     // The weights of this loop lack the factor `unit`.
-    const Scaled<Real> unit = Unit(head, top);
+    const Scaled<Real> unit = Unit(head, i, top);
     if (!normaliser_.normalized) {
       for (int64_t x = 0; x < e_; ++x)
         out[x] = ldexp(out[x] * unit.mantissa, unit.exponent);
@@ -185,19 +218,34 @@ class KernelizedValue {
     if (const double* sees = mask_.At(head, i, j); sees && *sees == 0)
       return {0, 0};
     if (c_.empty()) return {1, 0};
-    return c_[static_cast<size_t>(bias_.Of(head))]
-             [static_cast<size_t>(BiasIndex(i, j))];
+    const Weights& weights = c_[BiasPart(head, i)];
+    return weights.c[static_cast<size_t>(BiasIndex(i, j) - weights.first)];
   }
+  // Returns which of the slices' SequenceBiases, one slice after another,
+  // belongs to a head and a query.
+  size_t BiasPart(int64_t head, int64_t i) const {
+    return static_cast<size_t>(bias_.Of(head)) * visible_.sequences().size() +
+           visible_.SequenceIndex(i);
+  }
+  const VisibleKeys& visible() const { return visible_; }
   // Returns the index of the bias entry for query i and key j.
   int64_t BiasIndex(int64_t i, int64_t j) const { return bias_index_.Of(i, j); }
 
  private:
+  // exp(bias) of the entries from `first` on that belong to one sequence,
+  // divided by `unit`, the exponential of their shift.
+  struct Weights {
+    int64_t first = 0;
+    Scaled<Real> unit;
+    std::vector<Scaled<Real>> c;
+  };
+
   // Returns 2^top with the features' constants and the shift of the bias.
-  Scaled<Real> Unit(int64_t head, int top) const {
+  Scaled<Real> Unit(int64_t head, int64_t i, int top) const {
     const Scaled<Real> constant = {static_cast<Real>(normaliser_.constant),
                                    top};
-    if (shifts_.empty()) return constant;
-    return constant * shifts_[static_cast<size_t>(bias_.Of(head))];
+    if (c_.empty()) return constant;
+    return constant * c_[BiasPart(head, i)].unit;
   }
 
   // Returns c_ij phi(q_i).phi(k_j).
@@ -239,8 +287,7 @@ class KernelizedValue {
   std::vector<FeatureMap<Real>> maps_;
   std::vector<std::vector<FeatureRow<Real>>> keys_;  // [heads][keys]
   Slices bias_;
-  std::vector<std::vector<Scaled<Real>>> c_;  // [slices][bias], or empty
-  std::vector<Scaled<Real>> shifts_;          // exp(shift) of each slice
+  std::vector<Weights> c_;  // [slices][sequences], or empty without a bias
 };
 
 }  // namespace subquad

@@ -189,6 +189,11 @@ TEST(RandomCases, PastFailuresStayRepaired) {
         "backward=1,input=repeated,scalar=float32,seed=7",
         "toeplitz_1d:n=362,e=3,causal=1,query_offset=128,backward=1,"
         "input=repeated,scalar=float32,seed=7",
+        // The definition took biases as equal from 1e6 below the largest of all
+        // packed sequences on.
+        "kernelized_rpe_attention:n=48,d=16,e=19,feature_map=sikf,"
+        "normalize=1,causal=0,packed_q=12+0+36+0,packed_k=6+24+0+18,"
+        "input=huge,scalar=float64",
         // The steps towards an inverse diverge in the plain program too.
         "nystrom_attention:n=24,d=1,e=1,segments=12,iterations=80,scale=0.03,"
         "scalar=float64,seed=2"}) {

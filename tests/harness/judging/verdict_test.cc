@@ -243,6 +243,27 @@ TEST_F(Judging, AnAlgorithmsBoundIsComparedWithThePlainBound) {
   EXPECT_EQ(trial_.JudgeOutputs(norm_wise).outcome, Outcome::kFailed);
 }
 
+// A bound that is wider than the plain one lets more products underflow, but
+// only as many as there are outputs: where the plain bound is next to nothing,
+// the ratio of the two is beyond any number of products.
+TEST_F(Judging, AWiderBoundLetsUnderflowNoMoreProductsThanThereAre) {
+  Implementation norm_wise;
+  norm_wise.id = "norm_wise";
+  norm_wise.norm_bound = [&](const Problem&, const Inputs&) {
+    return [&](const RowId&, std::span<double> units) {
+      std::ranges::fill(units, UnitsOf(0.0005));
+    };
+  };
+  Answer answer = trial_.answer();
+  answer.outputs[0].units[52] = 1e-300;
+  trial_.set_answer(answer);
+  EXPECT_TRUE(trial_.JudgeOutputs(norm_wise).passed());
+  Outputs outputs = right_;
+  outputs[0][52] += 1e6;
+  trial_.SetOutputs(outputs);
+  EXPECT_EQ(trial_.JudgeOutputs(norm_wise).outcome, Outcome::kFailed);
+}
+
 // The signed features of trf cancel where rows are long. Here those of head 0
 // are short and those of head 1 long, whose errors must not be the baseline for
 // head 0. The error that is allowed in addition to the plain program's is part
