@@ -448,26 +448,31 @@ Finding ImageTime(const Evidence& evidence) {
                   "for a channel, and {}; it is O(D (N^2 + N log N))",
                   square.text, claimed.text));
   finding.Append(
-      PerMachine(
-          evidence,
-          [](const Machine& machine, Finding& timed) {
-            const RecipeCurve curve = CurveOf(
-                machine, "fastrpb-toeplitz-2d",
-                {{"operator", "toeplitz_2d_xy"}, {"implementation", "xy"}});
-            const auto growth = GrowthOf(curve, CurveValue::kSeconds);
-            if (!growth) {
-              timed.Add(Holds::kMissing, curve.empty()
-                                             ? Missing(curve)
+      PerMachine(evidence,
+                 [](const Machine& machine, Finding& timed) {
+                   const RecipeCurve curve =
+                       CurveOf(machine, "fastrpb-toeplitz-2d",
+                               {{"operator", "toeplitz_2d_xy"},
+                                {"implementation", "xy"}});
+                   const auto growth = GrowthOf(curve, CurveValue::kSeconds);
+                   if (!growth) {
+                     timed.Add(Holds::kMissing,
+                               curve.empty() ? Missing(curve)
                                              : NoGrowth(curve, "time of xy"));
-              return;
-            }
-            const Exponent exponent = JudgeExponent(timed, "exponent in pixels",
-                                                    *growth, -HUGE_VAL, 0.75);
-            timed.Add(exponent.holds,
-                      fmt::format("time of xy grows with {} in pixels, from "
-                                  "{:.10g} to {:.10g} (as claimed: below 0.75)",
-                                  exponent.text, growth->n_min, growth->n_max));
-          }),
+                     return;
+                   }
+                   const Exponent exponent = JudgeExponent(
+                       timed, "exponent in pixels", *growth, -HUGE_VAL, 0.75);
+                   std::string text = fmt::format(
+                       "time of xy grows with {} in pixels, from {:.10g} "
+                       "to {:.10g} (as claimed: below 0.75)",
+                       exponent.text, growth->n_min, growth->n_max);
+                   // A time that does not decide leaves it to the counts.
+                   if (exponent.known && exponent.holds == Holds::kBetween)
+                     timed.Note(std::move(text));
+                   else
+                     timed.Add(exponent.holds, std::move(text));
+                 }),
       "");
   return finding;
 }

@@ -190,6 +190,58 @@ Finding Table3(const Evidence& evidence) {
   return all;
 }
 
+// Two dozens, the least that "dozens" says.
+constexpr double kDozens = 24;
+
+// Compares SPE with softmax attention in tiles.
+Finding SpeDozens(const Evidence& evidence) {
+  namespace table = fastrpb_tables;
+  Finding all = PerMachine(evidence, [](const Machine& machine,
+                                        Finding& finding) {
+    const RecipeCurve softmax = CurveOf(
+        machine, "fastrpb-table3",
+        {{"operator", "softmax_attention"}, {"implementation", "tiled"}});
+    AgainstSpe(
+        machine, finding,
+        [&](const std::string& kind, const Pairs& pairs, bool mixed) {
+          Quotient most = {0, {std::nan(""), std::nan("")}};
+          double n = 0;
+          for (const auto& [slow, fast] : pairs) {
+            const CurvePoint* original = softmax.At(slow.n);
+            if (!original || mixed) continue;
+            const Quotient ratio =
+                RatioOf(slow, *original, CurveValue::kSeconds);
+            if (!(ratio.ratio > most.ratio)) continue;
+            most = ratio;
+            n = slow.n;
+          }
+          const Measured ratio =
+              Measure(finding, "time of " + kind + " over softmax", most);
+          const Holds holds = AtLeast(ratio, kDozens);
+          finding.Add(holds,
+                      holds == Holds::kMissing
+                          ? kind + "SPE: not measured beside softmax attention"
+                          : fmt::format("{}SPE takes up to {} times as long as "
+                                        "softmax attention, at n = {:.10g} "
+                                        "(dozens: {:g} or more)",
+                                        kind, ratio, n, kDozens));
+        });
+  });
+  double conv = 0, sine = 0;
+  for (const table::Row& row : table::kRows)
+    for (const table::Row& original : table::kRows)
+      if (std::string_view(original.model) == "Original" &&
+          std::string_view(original.task) == row.task) {
+        if (row.conv / original.none > conv) conv = row.conv / original.none;
+        if (row.sine / original.none > sine) sine = row.sine / original.none;
+      }
+  all.Note(
+      fmt::format("table 3 has up to {:.3g} times the original's hours for "
+                  "convSPE and {:.3g} for sineSPE",
+                  conv, sine));
+  return all;
+}
+
 // Bytes of the noise that SPE draws for every run, by the shape of z.
 double NoiseBytes(const Json& size) {
   const auto of = [&](const char* name) {
@@ -370,6 +422,7 @@ std::vector<NamedRule> FastRpbSweepRules() {
           {"frpb-map-order", MapOrder},
           {"frpb-rpe-quadratic", RpeQuadratic},
           {"frpb-table3", Table3},
+          {"frpb-spe-dozens", SpeDozens},
           {"frpb-memory-spe", MemorySpe},
           {"frpb-2d-memory", ImageMemory},
           {"frpb-fig3", Fig3}};

@@ -24,30 +24,28 @@ inline constexpr double kExactNearLinear = 1.25, kExactLinear = 1.1;
 Finding PerMachine(const Evidence& evidence,
                    void (*rule)(const Machine& machine, Finding& finding));
 
-// The curve of a recipe's points on the CPU that match, which has to name the
-// operator and the implementation.
+// The curve of a recipe's points on the CPU, or on the GPU ("cuda"), that
+// match, which has to name the operator and the implementation.
 RecipeCurve CurveOf(const Machine& machine, const std::string& recipe,
-                    const Json& match);
+                    const Json& match, const std::string& backend = "cpu");
 
 // Why a curve of CurveOf is empty.
 std::string Missing(const RecipeCurve& curve);
 
 // Yes where the whole interval of the exponent is at or below the limit. An
-// exponent takes four sizes over a factor of eight; one whose interval is wider
-// than kWidestFit decides nothing.
+// exponent takes four sizes over a factor of eight.
 void AddGrowth(Finding& finding, const RecipeCurve& curve, CurveValue quantity,
                double limit, const std::string& what);
 
 // The exponent of a growth that is known well enough to be judged.
 std::optional<ExponentFit> GrowthOf(const RecipeCurve& curve,
                                     CurveValue quantity);
-// An exponent whose interval is wider is not printed, and decides nothing.
-inline constexpr double kWidestFit = 0.5;
 // An exponent with limits: its number is kept under `name`. Yes if its interval
-// is between them.
+// is between them, however wide it is.
 struct Exponent {
   Holds holds;
-  std::string text;  // "exponent 1.04 [1.02, 1.06]", or how wide it is
+  bool known;        // its interval is finite
+  std::string text;  // "exponent 1.04 [1.02, 1.06]"
 };
 Exponent JudgeExponent(Finding& finding, const std::string& name,
                        const ExponentFit& fit, double least, double most);

@@ -205,10 +205,16 @@ Finding Sign(const Evidence& evidence) {
   const Measured down =
                      finding.Measure("difference, rows descending", gap(true)),
                  up = finding.Measure("difference, rows ascending", gap(false));
-  finding.Add(down <= kRounding && up > 1,
+  // The text does not state the order in which RP is stored. A public
+  // implementation with its names, github.com/BFavier/Pygmalion (commit
+  // 5f1397b), takes row clip(k + j - i).
+  finding.Add(!(down <= kRounding) ? Holds::kNo
+              : up <= kRounding    ? Holds::kYes
+                                   : Holds::kBetween,
               fmt::format("with RP stored from k down to -k the scores agree "
-                          "within {}; the text does not state the order, and "
-                          "from -k up to k they differ by {}",
+                          "within {}; from -k up to k, as in a public "
+                          "implementation of the note, they differ by {}, and "
+                          "the text does not state the order",
                           down, up));
   return finding;
 }

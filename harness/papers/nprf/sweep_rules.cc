@@ -10,11 +10,13 @@ namespace subquad {
 namespace {
 
 RecipeCurve Kernelized(const Machine& machine, const std::string& recipe,
-                       const std::string& id, int features) {
+                       const std::string& id, int features,
+                       const std::string& backend = "cpu") {
   return CurveOf(machine, recipe,
                  {{"operator", "kernelized_rpe_attention"},
                   {"implementation", id},
-                  {"f", features}});
+                  {"f", features}},
+                 backend);
 }
 
 Finding Time(const Evidence& evidence) {
@@ -28,19 +30,29 @@ Finding Time(const Evidence& evidence) {
   });
 }
 
-// Whether a program with m features overtakes softmax attention, dense and
-// tiled.
-void AddOvertaking(const Machine& machine, const std::string& id, int m,
-                   Finding& finding) {
-  const RecipeCurve fast = Kernelized(machine, "nprf-fig1a", id, m);
+// Where the two are measured, and the programs for softmax attention.
+struct Place {
+  const char *recipe, *backend;
+  std::vector<const char*> baselines;
+};
+const Place kCpu = {"nprf-fig1a", "cpu", {"dense", "tiled"}};
+// In float32, and in bfloat16 on the tensor cores.
+const Place kGpu = {"gpu-attention", "cuda", {"tiled", "tensor_cores"}};
+
+// Whether a program with m features overtakes programs for softmax attention.
+void AddOvertaking(const Machine& machine, const Place& place,
+                   const std::string& id, int m, Finding& finding) {
+  const RecipeCurve fast =
+      Kernelized(machine, place.recipe, id, m, place.backend);
   if (fast.empty()) {
     finding.Add(Holds::kMissing, Missing(fast));
     return;
   }
-  for (const char* baseline : {"dense", "tiled"}) {
+  for (const std::string baseline : place.baselines) {
     const RecipeCurve slow = CurveOf(
-        machine, "nprf-fig1a",
-        {{"operator", "softmax_attention"}, {"implementation", baseline}});
+        machine, place.recipe,
+        {{"operator", "softmax_attention"}, {"implementation", baseline}},
+        place.backend);
     if (slow.empty()) {
       finding.Add(Holds::kMissing, Missing(slow));
       continue;
@@ -79,7 +91,7 @@ void AddOvertaking(const Machine& machine, const std::string& id, int m,
 
 Finding Fig1a(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine, Finding& finding) {
-    AddOvertaking(machine, "fft", 64, finding);
+    AddOvertaking(machine, kCpu, "fft", 64, finding);
   });
 }
 
@@ -87,7 +99,14 @@ Finding Fig1a(const Evidence& evidence) {
 Finding Fig1aStreamed(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine, Finding& finding) {
     for (const int m : {16, 32, 64, 128})
-      AddOvertaking(machine, "fft_streamed", m, finding);
+      AddOvertaking(machine, kCpu, "fft_streamed", m, finding);
+  });
+}
+
+// On the GPU, too, the same sums with fewer channels at a time.
+Finding Fig1aGpu(const Evidence& evidence) {
+  return PerMachine(evidence, [](const Machine& machine, Finding& finding) {
+    AddOvertaking(machine, kGpu, "fft_streamed", 64, finding);
   });
 }
 
@@ -96,7 +115,8 @@ Finding Fig1aStreamed(const Evidence& evidence) {
 std::vector<NamedRule> NprfSweepRules() {
   return {{"nprf-time", Time},
           {"nprf-fig1a", Fig1a},
-          {"nprf-fig1a-streamed", Fig1aStreamed}};
+          {"nprf-fig1a-streamed", Fig1aStreamed},
+          {"nprf-fig1a-gpu", Fig1aGpu}};
 }
 
 }  // namespace subquad

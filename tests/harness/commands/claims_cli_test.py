@@ -91,7 +91,7 @@ class Claims(unittest.TestCase):
             self.assertTrue(claims[name]["numbers"].endswith(f"; needs {needs}"), claims[name])
         for name, verdict, words in (
             ("frpb-table1", "cannot be tested here", "needs models trained"),
-            ("nprf-fig1a-gpu", "not attempted", "a GPU"),
+            ("survey-fig3", "not attempted", "the position tables"),
         ):
             self.assertEqual(claims[name]["verdict"], verdict)
             self.assertIn(words, claims[name]["numbers"])

@@ -2,8 +2,11 @@
 // reproduced, wrong ones are not, missing ones are not measured, and neither
 // NaN nor a record that did not pass ever supports a claim.
 #include <cmath>
+#include <fstream>
+#include <string>
 
 #include "tests/harness/papers/planted_records.h"
+#include "tests/places.h"
 
 namespace subquad {
 namespace {
@@ -37,6 +40,32 @@ TEST(SweepClaims, ARecordOfARecipeIsAPart) {
   Records other = fft;
   for (Json& record : other) record["scalar"] = "float64";
   EXPECT_FALSE(hold("frpb-1d-time", other));
+}
+
+// The claim of a GPU is answered from the committed records of one.
+TEST(SweepClaims, AGpuIsJudgedByItsOwnRecords) {
+  std::ifstream stream(std::string(kSourceFolder) +
+                       "/reports/results/h200/gpu.json");
+  Evidence evidence;
+  AddResults(Json::parse(stream), "gpu.json", evidence);
+  const Claim& claim = FindClaim("nprf-fig1a-gpu");
+  const Finding found = claim.rule(evidence);
+  EXPECT_TRUE(found.answered()) << found.numbers();
+  EXPECT_EQ(found.quantities().size(), 3) << found.numbers();
+  // The softmax programs of the same file are no CPU's.
+  EXPECT_EQ(FindClaim("nprf-fig1a").rule(evidence).verdict(), kNotMeasured);
+  // The longest size is below the 40000 tokens of the figure: what is behind
+  // there decides nothing.
+  for (const auto& [ratio, verdict] :
+       {std::pair{1e-3, kInPart}, {1e3, kReproduced}}) {
+    for (const char* softmax : {"tiled", "tensor_cores"})
+      evidence
+          .planted["time of " + std::string(softmax) + " softmax over m = 64"] =
+          ratio;
+    EXPECT_EQ(claim.rule(evidence).verdict(), verdict);
+  }
+  evidence.planted = {{"time of tensor_cores softmax over m = 64", kNaN}};
+  EXPECT_NE(claim.rule(evidence).verdict(), kReproduced);
 }
 
 // Recipes measure the points that the rules require.

@@ -209,7 +209,7 @@ TEST(Claims, EveryRuleIsFlippedByAPlantedNumber) {
 #endif
   for (const Claim& claim : Claims()) {
     if (!claim.study.empty() || claim.kind() == ClaimKind::kNone ||
-        !claim.same_as.empty())
+        !claim.same_as.empty() || !std::ranges::all_of(claim.recipes, CanPlan))
       continue;
     Evidence evidence = claim.recipes.empty() ? Evidence() : From(ByTheory());
     const Finding before = claim.rule(evidence);
@@ -254,9 +254,9 @@ TEST(Claims, PropertiesNeedNoFile) {
       {"frpb-better-than-original", kInPart},
       {"frpb-cifar-conv", kInPart},
       {"frpb-fastest", kInPart},
-      {"frpb-lra-speed", kNotReproduced},
-      {"frpb-spe-dozens", kNotReproduced},
+      {"frpb-listops", kInPart},
       {"frpb-tight-memory", kInPart},
+      {"lrpe-sign", kInPart},
       {"nprf-table4-both", kInPart}};
   for (const Claim& claim : Claims()) {
     if (claim.kind() != ClaimKind::kProperty || claim.id == "lrpe-auto")
@@ -394,8 +394,8 @@ TEST(Claims, NameTheirSources) {
     const std::string text = AnsweredFrom(FindClaim(id));
     EXPECT_TRUE(text.starts_with("cannot be tested here: needs ")) << text;
   }
-  EXPECT_TRUE(AnsweredFrom(FindClaim("nprf-fig1a-gpu"))
-                  .starts_with("not attempted; it needs a GPU"));
+  EXPECT_TRUE(AnsweredFrom(FindClaim("survey-fig3"))
+                  .starts_with("not attempted; it needs the position tables"));
 }
 
 // ---- the text --------------------------------------------------------------
@@ -413,7 +413,7 @@ TEST(ClaimsText, ListsClaimsWithDataAndCountsTheRest) {
       Answer("survey-decay", Holds::kMissing, "needs study sinusoidal"),
       Answer("frpb-1d-time", Holds::kMissing, "needs recipe fastrpb-toeplitz"),
       Answer("frpb-table1", Holds::kUntestable, "needs training"),
-      Answer("nprf-fig1a-gpu", Holds::kNotAttempted, "a GPU"),
+      Answer("survey-fig3", Holds::kNotAttempted, "position tables"),
       Answer("sikf-shift", Holds::kYes, "0")};
   Evidence evidence;
   evidence.studies = {Lemma2(1, 1)};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <string>
@@ -50,13 +51,19 @@ inline double Tokens(const Json& record) {
   return record.at("size").at("n_k").get<double>();
 }
 
+// Recipes of GPU kernels are planned on a machine with a GPU only.
+inline bool CanPlan(const std::string& recipe) {
+  return FindPreset(recipe).text.find("cuda") == std::string::npos;
+}
+
 // Returns every record of the recipes as theory predicts it: times by the count
 // of operations, workspaces by their formula.
 inline const std::vector<Json>& ByTheory() {
   static const std::vector<Json> records = [] {
     std::set<std::string> recipes;
     for (const Claim& claim : Claims())
-      recipes.insert(claim.recipes.begin(), claim.recipes.end());
+      std::ranges::copy_if(claim.recipes, std::inserter(recipes, recipes.end()),
+                           CanPlan);
     std::vector<Json> all;
     std::set<Settings> known;  // recipes share points
     for (const std::string& name : recipes)
@@ -133,6 +140,7 @@ inline std::vector<std::string> SweepClaims() {
   std::vector<std::string> ids;
   for (const Claim& claim : Claims())
     if (claim.kind() == ClaimKind::kSweep &&
+        std::ranges::all_of(claim.recipes, CanPlan) &&
         claim.rule({}).verdict() == kNotMeasured)
       ids.push_back(claim.id);
   return ids;
