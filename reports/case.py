@@ -19,6 +19,11 @@ import numpy as np
 NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 TYPES = ("float64", "float32", *NARROW)
 LARGEST_RANK = 5  # of the files that the program reads
+MASKS = ("mask", "block_mask")  # inputs of numbers 0 and 1
+HIDING = {
+    "inputs": ("bias", "pair_bias"),
+    "expected": ("lse",),
+}  # an entry of -inf hides keys, or says that all are hidden
 
 
 def write_case(
@@ -30,6 +35,7 @@ def write_case(
         device, in any layout, with 1 to 5 dimensions: [n, d], [h, n, d] or [b, h, n, d]. Its type is float64, float32,
         bfloat16 or float16; the last two are written as float32, which changes no value. Other types raise ValueError, because
         the type matters: an `expected` array in float32 is judged as the output of a float32 program, one in float64 as exact.
+        A mask may also have booleans, or integers 0 and 1.
     params: parameters of the operator; by default those of the definition.
     source: the origin of the tensors, shown when a check fails.
     expected_error: an additional error that each element of `expected` may have, in units of the largest magnitude of its
@@ -140,28 +146,30 @@ def _checked(kind, name, tensor):
     """Returns (the array as stored in the file, its original type). Raises ValueError if the program could not read it."""
     _check_name(f"a tensor in {kind}", name, "q or weights_rows")
     subject = f"{'input' if kind == 'inputs' else 'output'} {name}"
-    array, scalar = _array(subject, tensor)
+    is_mask = kind == "inputs" and name in MASKS
+    array, scalar = _array(subject, tensor, is_mask)
     if not 1 <= array.ndim <= LARGEST_RANK or array.size == 0:
         raise ValueError(
             f"{subject}: expected 1 to {LARGEST_RANK} dimensions, each of size 1 or more, found the shape {list(array.shape)}"
         )
     array = np.ascontiguousarray(array, dtype="<f8" if scalar == "float64" else "<f4")
-    masked = (array == -math.inf) & (kind == "inputs" and name == "bias")  # a bias may mask keys
-    if not (np.isfinite(array) | masked).all():
-        first = np.argwhere(~(np.isfinite(array) | masked))[0].tolist()
-        allowed = "finite numbers or -inf" if kind == "inputs" and name == "bias" else "finite numbers"
+    hides = name in HIDING[kind]
+    right = (array == 0) | (array == 1) if is_mask else np.isfinite(array) | ((array == -math.inf) & hides)
+    if not right.all():
+        first = np.argwhere(~right)[0].tolist()
+        allowed = "numbers 0 and 1" if is_mask else "finite numbers or -inf" if hides else "finite numbers"
         raise ValueError(f"{subject}: expected {allowed}, found {array[tuple(first)]} at {first}")
     return array, scalar
 
 
-def _array(subject, tensor):
+def _array(subject, tensor, is_mask=False):
     """Returns (a NumPy array with the tensor's values, their type) by calling the tensor's own methods; imports no library.
 
-    subject: the tensor in messages, such as "input q".
+    subject: the tensor in messages, such as "input q". is_mask: booleans and integers are taken, too.
     """
     try:
         if callable(getattr(tensor, "detach", None)):
-            return _of_torch(subject, tensor)
+            return _of_torch(subject, tensor, is_mask)
         if isinstance(tensor, np.ndarray):
             array = tensor
         elif hasattr(tensor, "__cuda_array_interface__") and hasattr(tensor, "get"):
@@ -174,16 +182,20 @@ def _array(subject, tensor):
             _refuse(subject, type(tensor).__name__, "convert it to an array of float32 or float64 first")
     except (TypeError, RuntimeError, BufferError) as error:
         _refuse(subject, f"{type(tensor).__name__} ({str(error).strip().partition(chr(10))[0]})")
+    if is_mask and array.dtype.kind in "biu":
+        return array, "float32"
     if array.dtype.name not in TYPES:
         _refuse(subject, array.dtype.name, "convert it by x.astype(numpy.float32)")
     return array, array.dtype.name
 
 
-def _of_torch(subject, tensor):
+def _of_torch(subject, tensor, is_mask):
     scalar = str(tensor.dtype).replace("torch.", "")
     layout = str(getattr(tensor, "layout", "torch.strided"))
     if layout != "torch.strided":
         _refuse(subject, f"a tensor of layout {layout}", "convert it by x.to_dense()")
+    if is_mask and not (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor.detach().cpu().numpy(), "float32"
     if scalar not in TYPES:
         _refuse(subject, f"{tensor.dtype}", "convert it by x.float()")
     tensor = tensor.detach().cpu()
@@ -205,6 +217,8 @@ def _plain(name, value):
     """Returns a parameter's value without NumPy: True, 12, 0.25, "elu1", [0, 5]."""
     try:
         value = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(value, (list, tuple)):
+            value = [entry.tolist() if hasattr(entry, "tolist") else entry for entry in value]
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         text = " ".join(repr(value).split())[:80]

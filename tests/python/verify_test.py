@@ -351,6 +351,70 @@ def test_errors_of_verifications():
         subquad.verify(lambda a, b: a, "softmax_attention", n=[4])
 
 
+def masked_attention(torch, q, k, v, mask=None):
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    hidden = (scores == -torch.inf).all(-1, keepdim=True)
+    weights = torch.where(hidden, 0, torch.softmax(scores.masked_fill(hidden, 0), -1))
+    return weights @ v, torch.logsumexp(scores, -1)
+
+
+def test_gradients_beside_a_mask(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def function(q, k, v, mask=None):
+        return masked_attention(torch, q, k, v, mask)[0]
+
+    result = subquad.verify(
+        function, "softmax_attention", array="torch", seed=1, n=[5], grouped_heads=False, folder=tmp_path
+    )
+    assert result, str(result)
+    assert any(row.kind == "gradients" and row.passed > 10 for row in result.rows), str(result)
+
+
+def test_a_second_output_is_judged_in_any_order_and_in_float32(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def function(q, k, v):
+        out, lse = masked_attention(torch, q.float(), k.float(), v.float())
+        return {"lse": lse, "out": out.to(q.dtype)}
+
+    options = {"array": "torch", "seed": 1, "n": [5], "grouped_heads": False, "folder": tmp_path}
+    result = subquad.verify(function, "softmax_attention", scalars=["float32", "bfloat16"], **options)
+    assert result, str(result)
+    assert any(row.kind == "gradients" and row.scalar == "bfloat16" and row.passed for row in result.rows)
+    assert "does not return it" not in str(result)
+
+
+@pytest.mark.parametrize("change, reason", [(lambda lse: lse[..., None], "shape"), (lambda lse: lse.double(), "type")])
+def test_a_malformed_second_output_is_a_failure(change, reason, tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def function(q, k, v):
+        out, lse = masked_attention(torch, q, k, v)
+        return {"out": out, "lse": change(lse)}
+
+    options = {"array": "torch", "n": [5], "gradients": False, "grouped_heads": False, "folder": tmp_path}
+    result = subquad.verify(function, "softmax_attention", **options)
+    assert not result
+    assert f"returned the wrong {reason}: lse has" in str(result), str(result)
+
+
+def test_an_output_of_none_is_not_returned(tmp_path):
+    def function(q, k, v):
+        return {"out": attention(q, k, v), "lse": None}
+
+    result = subquad.verify(function, "softmax_attention", n=[5], grouped_heads=False, folder=tmp_path)
+    assert result and "does not return it: lse" in str(result), str(result)
+
+
+def test_a_mistrusted_case_says_why(tmp_path):
+    result = subquad.verify(lambda q, k, v: v, "softmax_attention", n=[1], grouped_heads=False, folder=tmp_path)
+    rows = [row for row in result.rows if row.mistrusted]
+    assert all(row.remark.startswith("mistrusted: softmax_attention:") for row in rows), str(result)
+
+
 def test_jax():
     jax = pytest.importorskip("jax", reason="JAX is not installed")
 

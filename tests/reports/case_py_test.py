@@ -134,6 +134,24 @@ class WriteCase(Folder):
         with self.assertRaisesRegex(ValueError, r"^input bias: expected finite numbers or -inf, found inf at \[0\]$"):
             self.write({**self.inputs, "bias": -bias})
 
+    def test_masks_and_rows_without_keys(self):
+        mask = np.ones((9, 9), bool)
+        mask[4] = False
+        pair_bias = np.where(mask, 0, -np.inf).astype(np.float32)
+        inputs = {name: self.inputs[name] for name in ("q", "k", "v")}
+        scores = 0.5 * inputs["q"].astype(float) @ inputs["k"].astype(float).T
+        out = np.exp(scores) @ inputs["v"] / np.exp(scores).sum(-1, keepdims=True)
+        lse = np.log(np.exp(scores).sum(-1))
+        out[4], lse[4] = 0, -np.inf
+        for hiding in ({"mask": mask}, {"mask": mask.astype(np.int32)}, {"pair_bias": pair_bias}):
+            self.write({**inputs, **hiding}, {"out": out, "lse": lse})
+            result = check(self.folder)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        with self.assertRaisesRegex(ValueError, r"^input mask: expected numbers 0 and 1, found 2.0 at \[0, 0\]$"):
+            self.write({**inputs, "mask": mask + 1}, {"out": out})
+        with self.assertRaisesRegex(ValueError, r"^output lse: expected finite numbers or -inf, found nan at \[4\]$"):
+            self.write({**inputs, "mask": mask}, {"out": out, "lse": np.where(np.isinf(lse), np.nan, lse)})
+
     def test_a_folder_with_files_is_replaced_only_if_told_so(self):
         self.folder.mkdir()
         self.write(overwrite=False)  # an empty folder

@@ -251,6 +251,8 @@ def check(
     parts = {}
     if out is not None:
         outputs = out if isinstance(out, dict) else {"out": out}
+        if not outputs:
+            raise ValueError("out: expected at least one output, found an empty dict")
         forward = {name: tensor for name, tensor in inputs.items() if not is_cotangent(name)}
         parts["out"] = _check_one(op, params, forward, outputs, expected_error, arithmetic)
     if grads is not None or grad is not None:

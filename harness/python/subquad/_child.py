@@ -31,7 +31,8 @@ class Call:
     arguments: the parameters that the function accepts; None: all of them. layout: as in _arrays.laid_out, or "expanded".
     fresh: the arrays are row-major, with the numbers of the layout. low: inputs whose numbers are near -8, where an activation such
     as elu(x) + 1 is next to zero. defaults: parameters that the function requires and the case leaves at these values.
-    own: tensors that the function makes itself, by functions that make them for the reference.
+    own: tensors that the function makes itself, by functions that make them for the reference. first_output: the name of the
+    output that a function returns without a name.
     """
 
     case: _subquad.Case
@@ -44,6 +45,7 @@ class Call:
     defaults: dict[str, Any] = field(default_factory=dict)
     own: dict[str, Callable[..., Any]] = field(default_factory=dict)
     known_names: tuple[str, ...] = ()  # of the operator's inputs and parameters
+    first_output: str = "out"
 
     def first(self) -> _calls.Given:
         """Returns the tensors and parameters of the first call."""
@@ -281,7 +283,7 @@ class Caller:
             return {}, {}, Fault(FaultKind.REFUSED, f"it requires {', '.join(lacking)}", "lacking")
         try:
             if backward:
-                returned = self._gradients(inputs, params, cotangents)
+                returned = self._gradients(call, problem, inputs, params, cotangents)
                 if not returned:
                     return {}, {}, Fault(FaultKind.REFUSED, "no gradient reaches its inputs", "no gradient")
             else:
@@ -291,14 +293,14 @@ class Caller:
         except (Exception, SystemExit) as error:  # pylint: disable=broad-except
             return {}, {}, _how_it_failed(error)
         if not isinstance(returned, dict):
-            returned = {next(iter(problem.outputs)): returned}
+            returned = {call.first_output: returned}
 
         def failed(kind: FaultKind, text: str) -> tuple[dict[str, Bits], dict[str, Any], Fault]:
             return {}, {}, Fault(kind, text)
 
         outputs = {}
         for name, shape in problem.outputs.items():
-            if name not in returned:
+            if returned.get(name) is None:
                 expected = ", ".join(problem.outputs)
                 return failed(FaultKind.OUTPUT_MISSING, f"returned no {name}; expected {expected}")
             value = returned[name]
@@ -320,8 +322,8 @@ class Caller:
             if tuple(bits.shape) != tuple(shape):
                 text = f"returned the wrong shape: {name} has {list(bits.shape)}, expected {list(shape)}"
                 return failed(FaultKind.WRONG_SHAPE, text)
-            if scalar != problem.scalar:
-                text = f"returned the wrong type: {name} has {scalar}, expected {problem.scalar}"
+            if scalar not in (allowed := _scalars_of(name, call, problem.scalar)):
+                text = f"returned the wrong type: {name} has {scalar}, expected {' or '.join(allowed)}"
                 return failed(FaultKind.WRONG_TYPE, text)
             outputs[name] = np.array(bits), scalar
         for name, array in arrays.items():
@@ -329,26 +331,36 @@ class Caller:
                 return outputs, returned, Fault(FaultKind.CHANGED_INPUT, f"changed its input {name}")
         return outputs, returned, None
 
-    def _gradients(self, inputs: dict[str, Any], params: dict[str, Any], cotangents: dict[str, Any]) -> dict[str, Any]:
-        """Returns grad_X for every input X that a gradient reaches, by the framework's automatic differentiation."""
+    def _gradients(
+        self,
+        call: Call,
+        problem: _calls.Given,
+        inputs: dict[str, Any],
+        params: dict[str, Any],
+        cotangents: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Returns grad_X for every input X that a gradient reaches, by the framework's automatic differentiation. Masks have
+        none."""
+        masks = {name: array for name, array in inputs.items() if problem.types[name] == _arrays.BOOLEAN}
+        floats = {name: array for name, array in inputs.items() if name not in masks}
 
         def forward(tensors: dict[str, Any]) -> list[Any]:
             """Returns the outputs that have a cotangent: "grad" belongs to the first one, "grad_X" to output X."""
-            returned = self.function(**tensors, **params)
-            outputs = returned if isinstance(returned, dict) else {"out": returned}
-            first = next(iter(outputs))
-            names = [name.partition("_")[2] or first for name in cotangents]
+            returned = self.function(**tensors, **masks, **params)
+            outputs = returned if isinstance(returned, dict) else {call.first_output: returned}
+            names = [name.partition("_")[2] or call.first_output for name in cotangents]
             for name in names:
-                if name not in outputs:
+                if outputs.get(name) is None:
                     raise _OutputMissing(name)
             return [outputs[name] for name in names]
 
         if self.kind == "jax":
-            _, pull = sys.modules["jax"].vjp(forward, inputs)
-            return {f"grad_{name}": value for name, value in pull(list(cotangents.values()))[0].items()}
-        leaves = {name: tensor.detach().requires_grad_() for name, tensor in inputs.items()}
+            values, pull = sys.modules["jax"].vjp(forward, floats)
+            incoming = [grad.astype(value.dtype) for value, grad in zip(values, cotangents.values(), strict=True)]
+            return {f"grad_{name}": value for name, value in pull(incoming)[0].items()}
+        leaves = {name: tensor.detach().requires_grad_() for name, tensor in floats.items()}
         differentiable = [
-            (output, grad)
+            (output, grad.to(output.dtype))
             for output, grad in zip(forward(leaves), cotangents.values(), strict=True)
             if output.requires_grad
         ]
@@ -357,6 +369,13 @@ class Caller:
         outputs, grads = zip(*differentiable, strict=True)
         sys.modules["torch"].autograd.backward(outputs, grads)
         return {f"grad_{name}": leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+
+
+def _scalars_of(name: str, call: Call, scalar: str) -> tuple[str, ...]:
+    """Returns the types that an output of a call in this scalar type may have: kernels of 16-bit types return a second output, such
+    as the log-sum-exp, in float32."""
+    is_second = name != call.first_output and not name.startswith("grad_")
+    return (scalar, "float32") if is_second and scalar in _calls.NARROW else (scalar,)
 
 
 class _OutputMissing(Exception):
@@ -405,7 +424,9 @@ def _received(answers: _frames.Child, call: Call, deadline: float) -> Reply:
         reply.fault = Fault(known[kind], text, detail)
     for outputs, asked in ((reply.outputs, case), (reply.second, call.again)):
         for _ in range(body.integer("B")):
-            name, bits = body.tensor(asked.output_shapes if asked else {}, case.scalar)
+            name, bits = body.tensor(asked.output_shapes if asked else {}, {case.scalar, "float32"})
+            if bits[1] not in (allowed := _scalars_of(name, call, case.scalar)):
+                raise _frames.Malformed(f"expected {name} in {' or '.join(allowed)}, found {bits[1]}")
             outputs[name] = bits
         if asked and not kind and set(outputs) != set(asked.output_shapes):
             raise _frames.Malformed(

@@ -17,7 +17,7 @@ import signal
 import struct
 import sys
 import time
-from typing import Callable
+from typing import Callable, Collection
 
 import numpy as np
 
@@ -89,11 +89,13 @@ class Reading:
             raise Malformed(f"expected a text of at most {MOST_TEXT} bytes, found {size}")
         return printable(self.take(size))
 
-    def tensor(self, shapes: dict[str, tuple[int, ...]], scalar: str) -> tuple[str, Bits]:
-        """Returns an output by its name; it has one of these names, the shape of that name and this scalar type."""
-        name, held = self.text(), self.text()
-        if name not in shapes or held != scalar:
-            raise Malformed(f"expected one of {', '.join(shapes)} in {scalar}, found {name!r} in {held!r}")
+    def tensor(self, shapes: dict[str, tuple[int, ...]], scalars: Collection[str]) -> tuple[str, Bits]:
+        """Returns an output by its name; it has one of these names, the shape of that name and one of these scalar types."""
+        name, scalar = self.text(), self.text()
+        if name not in shapes or scalar not in scalars:
+            raise Malformed(
+                f"expected one of {', '.join(shapes)} in {' or '.join(scalars)}, found {name!r} in {scalar!r}"
+            )
         shape = tuple(self.integer("Q") for _ in range(min(self.integer("B"), 16)))
         if shape != tuple(shapes[name]):
             raise Malformed(f"{name}: expected the shape {list(shapes[name])}, found {list(shape)}")

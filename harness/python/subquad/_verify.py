@@ -458,7 +458,12 @@ class _Work:
             return
         for name in self.optional_outputs:
             (_, reply), *_ = self.caller([self._call(plain.with_values([("with", name)]))])
-            if not reply.fault:
+            # An output of a wrong shape or type is returned, and judged.
+            if not reply.fault or reply.fault.kind in (
+                FaultKind.WRONG_SHAPE,
+                FaultKind.WRONG_TYPE,
+                FaultKind.NOT_AN_ARRAY,
+            ):
                 self.computed.add(name)
 
     def _has_own(self, case: _subquad.Case) -> bool:
@@ -481,6 +486,7 @@ class _Work:
             own=self.own,
             defaults=self.defaults,
             known_names=self.known_names,
+            first_output=self.listing["outputs"][0]["name"],
             **options,
         )
 
@@ -899,6 +905,8 @@ class _Work:
             )
         if row:
             row.count(verdict)
+            if not verdict.passed and not row.remark:
+                row.remark = f"mistrusted: {call.case.id}: {verdict.reason}"
         return None
 
     def _passes_as_narrow(
