@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests that the figures of the committed results mislead nobody. Run: python3 tests/reports/committed_figures_test.py"""
 
+import functools
 import pathlib
 import sys
 import unittest
@@ -8,7 +9,11 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+import matplotlib.collections  # noqa: E402
 from reports import figures  # noqa: E402
+from reports.drawing import catalogue  # noqa: E402
+from reports.drawing import plot_style  # noqa: E402
+from reports.drawing import ratio_panels  # noqa: E402
 from reports.drawing import recipe_figure  # noqa: E402
 from reports.files import recipe_file  # noqa: E402
 
@@ -30,6 +35,67 @@ def pictures():
                     except recipe_figure.Unserved:
                         continue
                     yield f"{machine}: {recipe.name}", picture
+
+
+@functools.cache
+def pages():
+    """Returns [(name, recipe, layout.Page)] of every figure that the committed results have."""
+    plot_style.use_style()
+    drawn = []
+    for machine, (results, studies, summary) in LOADED.items():
+        for product in catalogue.build(results, studies, RECIPES, "none", summary).products:
+            if product.draw:
+                drawn.append((f"{machine}: {product.name}", product.recipe, product.draw()))
+    return drawn
+
+
+def intervals_of(axes):
+    """Yields the ends, as arrays of points, of every interval in the axes: bands, vertical bars, and level bars without markers."""
+    for collection in axes.collections:
+        if isinstance(collection, (matplotlib.collections.PolyCollection, matplotlib.collections.LineCollection)):
+            yield from (path.vertices for path in collection.get_paths())
+    for line in axes.lines:
+        ends = line.get_xydata()
+        if line.get_transform() == axes.transData and len(ends) == 2 and ends[0][1] == ends[1][1]:
+            yield ends
+
+
+def leaves(axes):
+    """Returns the ends of intervals that are outside the limits of the axes."""
+    (left, right), (bottom, top) = sorted(axes.get_xlim()), sorted(axes.get_ylim())
+    near = 1e-9
+    return [
+        (x, y)
+        for ends in intervals_of(axes)
+        for x, y in ends
+        if not (left - near * abs(left) <= x <= right + near * abs(right))
+        or not (bottom - near * abs(bottom) <= y <= top + near * abs(top))
+    ]
+
+
+class IntervalTest(unittest.TestCase):
+    """An interval that is cut off looks more precise than it is."""
+
+    def test_no_interval_leaves_its_axes(self):
+        count = 0
+        for name, _, page in pages():
+            for axes in page.axes:
+                count += len(list(intervals_of(axes)))
+                with self.subTest(name):
+                    self.assertEqual([], leaves(axes))
+        self.assertGreater(count, 400)
+
+    def test_an_interval_that_would_squeeze_the_others_ends_in_an_arrow(self):
+        entry = {"input": "a", "ratio": 1.1, "low": 1.0, "high": 30.0, "in_turns": True}
+        page = ratio_panels.draw([("a row", [entry])], ["a"], plot_style.look().text, "", ["A note."])
+        (axes,) = page.axes
+        self.assertEqual([], leaves(axes))
+        self.assertLess(axes.get_xlim()[1], 2)
+        self.assertIn(">", [line.get_marker() for line in axes.lines])
+        self.assertIn("Arrow: the interval is longer.", page.notes)
+        page = ratio_panels.draw([("a row", [{**entry, "high": 1.2}])], ["a"], plot_style.look().text, "", ["A note."])
+        self.assertNotIn(">", [line.get_marker() for line in page.axes[0].lines])
+        self.assertEqual(["A note."], page.notes)
 
 
 class BaselineTest(unittest.TestCase):
