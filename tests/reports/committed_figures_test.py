@@ -98,6 +98,23 @@ class IntervalTest(unittest.TestCase):
         self.assertEqual(["A note."], page.notes)
 
 
+class MarginsTest(unittest.TestCase):
+    def test_lines_join_only_sizes_at_which_every_operator_is_measured(self):
+        for machine, (_, studies, _) in LOADED.items():
+            for study in (study for study in studies if study.name == "margins"):
+                table = study.table("margin", "operator", "n")
+                operators = {n: {row["operator"] for row in table.where(n=n)} for n in table.values("n")}
+                whole = {n for n, names in operators.items() if len(names) == len(table.values("operator"))}
+                self.assertLess(1, len(whole))
+                page = next(page for name, _, page in pages() if name == f"{machine}: margins")
+                joined = [line for axes in page.axes for line in axes.lines if line.get_linestyle() != "None"]
+                joined = [line for line in joined if line.get_transform() == line.axes.transData]
+                self.assertGreater(len(joined), 4)
+                for line in joined:
+                    self.assertLessEqual(set(line.get_xdata()), whole)
+                    self.assertEqual(sorted(line.get_xdata()), list(line.get_xdata()))
+
+
 class BaselineTest(unittest.TestCase):
     """A speed-up is over the fastest line that is drawn of the baseline's operator and precision, at the largest size of both."""
 
