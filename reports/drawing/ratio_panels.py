@@ -37,7 +37,7 @@ def draw(rows, inputs, width, title, notes):
     """rows: (words, [ratio entries]), from top to bottom; inputs: names in the order of their marks; returns the layout.Page."""
     looks = dict(zip(inputs, _looks(len(inputs))))
     shown = [name for name in inputs if any(entry["input"] == name for _, entries in rows for entry in entries)]
-    labels = [layout.Label(short(name), looks[name]) for name in shown]
+    labels = [layout.Label(short(name), looks[name]._replace(dashes=plot_style.SOLID)) for name in shown]
     words_width = max(plot_style.text_width(words) for words, _ in rows)
     limits = _limits(rows)
     if any(_beyond(end, limits) for _, entries in rows for entry in entries for end in _ends(entry)):

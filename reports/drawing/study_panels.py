@@ -80,8 +80,8 @@ def draw_approximation_error(study):
     labels = [(f"R = {radius:g}", styles[radius]) for radius in radii]
     root = [(m / features[0]) ** -0.5 for m in features]
     equal = plot_style.Style(BLACK, "none", "<")
-    labels += [("equal weights", equal), ("independent program", cross)]
-    page = new_page(study, [(1, False, labels), (1, False, [("m^(−1/2)", THEORY)])],
+    labels += [("equal weights", equal), ("independent program", cross), ("m^(−1/2)", THEORY)]
+    page = new_page(study, [(1, False, labels), (1, False, [])],
                     notes=["(a) Mean over the draws and their middle 80 %; crosses: the means of an independent program; triangles at the right: "
                            "equal weights, which need no feature, in the colour of R.",
                            "(b) The error relative to that at the smallest m; dotted: m^(−1/2)."])  # fmt: skip

@@ -10,8 +10,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import matplotlib.collections  # noqa: E402
+import matplotlib.colors  # noqa: E402
+import matplotlib.lines  # noqa: E402
 from reports import figures  # noqa: E402
 from reports.drawing import catalogue  # noqa: E402
+from reports.drawing import panels  # noqa: E402
 from reports.drawing import plot_style  # noqa: E402
 from reports.drawing import ratio_panels  # noqa: E402
 from reports.drawing import recipe_figure  # noqa: E402
@@ -96,6 +99,70 @@ class IntervalTest(unittest.TestCase):
         page = ratio_panels.draw([("a row", [{**entry, "high": 1.2}])], ["a"], plot_style.look().text, "", ["A note."])
         self.assertNotIn(">", [line.get_marker() for line in page.axes[0].lines])
         self.assertEqual(["A note."], page.notes)
+
+
+def served(page):
+    """Returns [(labels of a legend, the axes that it serves)]. The only legend of a page serves all panels."""
+    if len(page.legends) == 1:
+        return [(page.legends[0], page.axes)]
+    return [(panel.cell.labels, [axes]) for axes, panel in zip(page.axes, page.panels) if panel.cell.labels]
+
+
+def drawn_by(label):
+    """Returns the line that matplotlib draws for a key."""
+    style = label.style
+    return matplotlib.lines.Line2D([], [], color=style.color, linestyle=style.dashes, marker=style.marker or "None",
+                                   linewidth=label.width)  # fmt: skip
+
+
+def dashes_of(line):
+    return None if line.get_linestyle() == "None" else tuple(line._unscaled_dash_pattern[1] or ())
+
+
+def marker_of(line):
+    return None if line.get_marker() in (None, "None", "") else line.get_marker()
+
+
+def thin(line):
+    return line.get_linewidth() <= panels.THIN_WIDTH
+
+
+def means(key, line):
+    """Tells whether a key (a line as well) stands for a line. Open marks have no dashes, and some lines through many points no
+    marker. A thin key stands for thin lines of any colour, a black mark for that mark in any colour."""
+    if thin(key) or thin(line):
+        return thin(key) and thin(line)
+    if dashes_of(key) is None and key.get_color() == plot_style.BLACK:
+        return marker_of(line) == marker_of(key)
+    looks = [(dashes_of(key), dashes_of(line)), (marker_of(key), marker_of(line))]
+    agreed = [own == drawn for own, drawn in looks if None not in (own, drawn)]
+    return key.get_color() == line.get_color() and bool(agreed) and all(agreed)
+
+
+class LegendTest(unittest.TestCase):
+    def test_each_key_is_drawn_in_a_panel_that_it_serves(self):
+        for name, _, page in pages():
+            above = [
+                line for line in page.figure.lines if line.get_markevery() is None
+            ]  # marks over the axes; keys have it
+            for labels, panels_served in served(page):
+                lines = [line for axes in panels_served for line in axes.lines if len(line.get_xydata())]
+                for label in labels:
+                    with self.subTest(name, key=label.words):
+                        self.assertTrue(any(means(drawn_by(label), line) for line in lines + above))
+
+    def test_each_curve_has_a_key_in_the_legend_of_its_panel(self):
+        for name, _, page in pages():
+            for labels, panels_served in served(page):
+                keys = list(map(drawn_by, labels))
+                for line in (line for axes in panels_served for line in axes.lines):
+                    if (
+                        line.get_transform() == line.axes.transData
+                        and len(set(line.get_xdata())) > 2
+                        and not thin(line)
+                    ):
+                        with self.subTest(name, line=(line.get_color(), dashes_of(line), marker_of(line))):
+                            self.assertTrue(any(means(key, line) for key in keys))
 
 
 class MarginsTest(unittest.TestCase):
