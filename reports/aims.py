@@ -455,6 +455,7 @@ FIGURES = {
 }
 
 
+MEANINGS = {name: peer.what for name, peer in programs.PEERS.items()}
 LIBRARIES = {name: "SciPy" if "scipy" in peer.needs else "PyTorch" for name, peer in programs.PEERS.items()}
 TARGETS = {"avx512": "AVX-512", "avx2": "AVX2", "sse4": "SSE4"}
 
@@ -492,7 +493,7 @@ def pictures(aims, made, measured, beside, formats):
         if rows:
             words = catalogue.footer(measured.sources(), (measured.machine, "cpu"), None, table.csv())
             product = catalogue.Product(
-                f"{name}-figure", FIGURES[name], None, words, draw=lambda draw=draw, rows=rows: draw(rows)
+                f"{name}-figure", FIGURES[name], None, words, draw=lambda draw=draw, rows=rows: draw(rows, MEANINGS)
             )
             files.update(product.files(formats, "long"))
     return files

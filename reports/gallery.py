@@ -115,8 +115,10 @@ def speed_part(folder):
     lines = ["## Beside other libraries, and on two threads", ""] if shown else []
     for name, table in shown:
         title = aims.FIGURES[name]
+        words = (folder / "speed" / f"{name}-figure.caption.md").read_text(encoding="utf-8").rstrip()
         lines += [f"### {title}", "", f"Every case: [speed/{table}.md](speed/{table}.md).", "",
-                  f"![{title}](speed/{name}-figure.svg)", ""]  # fmt: skip
+                  f"![{title}](speed/{name}-figure.svg)", "", "<details><summary>Caption and origin</summary>", "", words, "",
+                  "</details>", ""]  # fmt: skip
     return lines
 
 

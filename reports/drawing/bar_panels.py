@@ -82,18 +82,25 @@ def _look(index):
 
 
 def draw_ratios(rows, width, title, label, notes, even=False):
-    """rows: (words, [(legend words, ratio, low, high)]); a line at 1; `even`: not on a logarithmic axis. Returns the layout.Page."""
+    """rows: (words, [(legend words, ratio, low, high, name of the baseline)]), the names at the right; a line at 1; `even`: not on a
+    logarithmic axis. Returns the layout.Page."""
     names = list(dict.fromkeys(name for _, marks in rows for name, *_ in marks))
     looks = {name: _look(index) for index, name in enumerate(names)}
     labels = [layout.Label(name, looks[name]._replace(dashes="none")) for name in names] if len(names) > 1 else []
     room = max(plot_style.text_width(words) for words, _ in rows) + 0.1
-    block = layout.Block([layout.Cell(labels)], ROW * plot_style.scale() * len(rows) + 0.1, titled=False, left=room)
+    baselines = ["; ".join(filter(None, dict.fromkeys(name for *_, name in marks))) for _, marks in rows]
+    after = max(map(plot_style.text_width, baselines))
+    block = layout.Block(
+        [layout.Cell(labels, after=after)], ROW * plot_style.scale() * len(rows) + 0.1, titled=False, left=room
+    )
     page = layout.Page([block], title, width, notes)
-    (axes,) = page.axes
+    (axes,), ((left, top, across, height),) = page.axes, page.places
+    for place, name in enumerate(baselines):
+        page.text(left + across + 0.06, top + (place + 0.5) * height / len(rows), name, DARK_GREY)
     axes.axvline(1, color=MID_GREY, linewidth=0.8, zorder=1)
     values = [1.0]
     for place, (_, marks) in enumerate(rows):
-        for name, ratio, low, high in marks:
+        for name, ratio, low, high, _ in marks:
             style = looks[name]
             if low and high:
                 axes.plot([low, high], [place, place], color=style.color, linewidth=0.9)

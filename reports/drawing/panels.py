@@ -116,6 +116,8 @@ def _labels(panel, group, series):
         labels.append(layout.Label("crossing", CROSSING))
     if _guided(panel, group, series):
         labels.append(layout.Label("growth by theory", GUIDE))
+    if panel.frontier:
+        labels.append(layout.Label("no other beats both", GUIDE))
     if panel.thin_name and any(row[panel.thin] for row in group.rows):
         labels.append(layout.Label(panel.thin_name, THIN, THIN_WIDTH))
     return labels

@@ -7,7 +7,7 @@ from reports.drawing import plot_style
 from reports.drawing.plot_style import BLACK, DARK_GREY, LIGHT_GREY, MID_GREY
 
 NEAR = 1.05  # two times that are closer are called the same
-MOST = 1.5  # intervals that reach further from the marks are cut off
+MOST = 1.5  # intervals that reach further from the marks end in an arrow at the edge of the axes
 FINE = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4)
 MIDDLE = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 2, 2.5)
 COARSE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.4, 2, 3, 5, 10, 20, 50, 100)
@@ -37,8 +37,11 @@ def draw(rows, inputs, width, title, notes):
     """rows: (words, [ratio entries]), from top to bottom; inputs: names in the order of their marks; returns the layout.Page."""
     looks = dict(zip(inputs, _looks(len(inputs))))
     shown = [name for name in inputs if any(entry["input"] == name for _, entries in rows for entry in entries)]
-    labels = [layout.Label(short(name), looks[name]) for name in shown]
+    labels = [layout.Label(short(name), looks[name]._replace(dashes=plot_style.SOLID)) for name in shown]
     words_width = max(plot_style.text_width(words) for words, _ in rows)
+    limits = _limits(rows)
+    if any(_beyond(end, limits) for _, entries in rows for entry in entries for end in _ends(entry)):
+        notes = [*notes, "Arrow: the interval is longer."]
     asked = plot_style.width_for(width)
     inside = words_width > 0.5 * asked  # then they are above their marks
     row = ROW * plot_style.scale() * (2 if inside else 1)
@@ -63,26 +66,41 @@ def _looks(count):
     return [plot_style.SERIES[index % len(plot_style.SERIES)] for index in range(count)]
 
 
+def _limits(rows):
+    """Returns the ends of the axis. An interval of few samples may be very long, so the marks say how far the axis goes."""
+    entries = [entry for _, entries in rows for entry in entries]
+    marks = [entry["ratio"] for entry in entries] + [1 / NEAR, NEAR]
+    values = marks + [end for entry in entries for end in _ends(entry)]
+    return max(min(values), min(marks) / MOST) / 1.03, min(max(values), max(marks) * MOST) * 1.03
+
+
+def _ends(entry):
+    return [end for end in (entry["low"], entry["high"]) if end is not None]
+
+
+def _beyond(end, limits):
+    return not limits[0] <= end <= limits[1]
+
+
 def _draw_rows(axes, rows, inputs, looks, lower):
-    values = [1 / NEAR, NEAR]
+    low, high = _limits(rows)
     axes.axvspan(1 / NEAR, NEAR, color=LIGHT_GREY, alpha=0.35, linewidth=0)
     axes.axvline(1, color=MID_GREY, linewidth=0.7, zorder=1)
     for index, (_, entries) in enumerate(rows):
-        shown = sorted(entries, key=lambda entry: inputs.index(entry["input"]))
-        for place, entry in enumerate(shown):
-            y = index + lower + (1 - lower) * ((place + 1) / (len(shown) + 1) - 0.5)
+        ordered = sorted(entries, key=lambda entry: inputs.index(entry["input"]))
+        for place, entry in enumerate(ordered):
+            y = index + lower + (1 - lower) * ((place + 1) / (len(ordered) + 1) - 0.5)
             style = looks[entry["input"]]
-            ends = [end for end in (entry["low"], entry["high"]) if end is not None]
-            if len(ends) == 2:
-                axes.plot(ends, [y, y], color=style.color, linewidth=1.1, solid_capstyle="butt")
+            if len(_ends(entry)) == 2:
+                shown = [min(max(end, low), high) for end in _ends(entry)]
+                axes.plot(shown, [y, y], color=style.color, linewidth=1.1, solid_capstyle="butt")
+                for end, edge, arrow in zip(_ends(entry), (low, high), "<>"):
+                    if _beyond(end, (low, high)):
+                        axes.plot([edge], [y], marker=arrow, color=style.color, markersize=4, clip_on=False)
             axes.plot([entry["ratio"]], [y], marker=style.marker, color=style.color, markersize=3.4,
                       markeredgecolor="white" if entry["in_turns"] else BLACK, markeredgewidth=0.3)  # fmt: skip
-            values += [entry["ratio"], *ends]
         if index:
             axes.axhline(index - 0.5, color="#ebebeb", linewidth=0.4, zorder=0)
-    # An interval of few samples may be very long; the marks say how far the axis goes.
-    marks = [entry["ratio"] for _, entries in rows for entry in entries] + [1 / NEAR, NEAR]
-    low, high = max(min(values), min(marks) / MOST) / 1.03, min(max(values), max(marks) * MOST) * 1.03
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     axes.set_ylim(len(rows) - 0.5, -0.5)

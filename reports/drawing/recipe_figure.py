@@ -38,6 +38,9 @@ class Picture:
     missing: list  # series without measurements, in words
     ticks: list = dataclasses.field(default_factory=list)  # of the n axis, where the recipe says so
     at: int | None = None  # of bars: the n that they are drawn for
+    compared: list = dataclasses.field(
+        default_factory=list
+    )  # (Panel, Line of its baseline, rivals()), where ratios are shown
 
     def draw(self, title):
         if self.at:
@@ -54,7 +57,7 @@ def curves(recipe, points, summary=None):
     x = recipe.get("x", "n")
     asked = recipe_file.measured_for(recipe, points, (x,))
     others = recipe_file.others_for(recipe, points, (x,))
-    everything, shown, empty = [], [], []
+    everything, shown, empty, compared = [], [], [], []
     for entry in recipe["panels"]:
         if entry["y"] not in QUANTITIES:
             raise InputError(f"recipe {recipe.name}: expected one of {', '.join(QUANTITIES)}, found {entry['y']}")
@@ -76,6 +79,10 @@ def curves(recipe, points, summary=None):
             group = _speedups(recipe, panel, summary, lines)
             if not group.rows:  # without a summary there are no ratios
                 continue
+            baseline = next((line for line in lines if line.label == panel.against), None)
+            others_of_it = rivals(baseline, lines, group.order)
+            group.remarks += _faster_than_baseline(baseline, others_of_it)
+            compared.append((panel, baseline, others_of_it))
             everything.append((entry, panel, group, lines))
             continue
         group = _group(lines, x)
@@ -104,7 +111,7 @@ def curves(recipe, points, summary=None):
     header, rows = _table(everything, x)
     return Picture(
         content, width_of(recipe), recipe.get("per_row", 2), used, setting(recipe, used, {x}),
-        header, rows, _line_rows(everything), absent, recipe.get("ticks", []), at,
+        header, rows, _line_rows(everything), absent, recipe.get("ticks", []), at, compared,
     )  # fmt: skip
 
 
@@ -233,6 +240,36 @@ def _speedups(recipe, panel, summary, lines):
     shown = {row["implementation"] for row in rows}
     group.order = [name for name in group.order if name in shown]
     return group
+
+
+def rivals(baseline, lines, shown):
+    """Returns the lines of the baseline's operator that are not compared with it (`shown` are the labels of those that are): each
+    of them could be the baseline instead."""
+    operator = baseline.points[0].identity["operator"]
+    return [
+        line
+        for line in lines
+        if line.points[0].identity["operator"] == operator and line.label not in (baseline.label, *shown)
+    ]
+
+
+def seconds_by_size(line):
+    """Returns {n: row} of the points of a line that have a time."""
+    return {point.settings["n"]: point.row for point in line.points if point.row["seconds"]}
+
+
+def _faster_than_baseline(baseline, others):
+    """Returns a sentence that names the rivals that are faster than the baseline, since over them the ratios would be smaller."""
+    times, words = seconds_by_size(baseline), []
+    for line in others:
+        rows = seconds_by_size(line)
+        shared = sorted(times.keys() & rows.keys())
+        faster = [n for n in shared if rows[n]["seconds"] < times[n]["seconds"]]
+        if faster:
+            write = plot_style.counts_format(faster)
+            sizes = "every size" if faster == shared else f"n = {', '.join(map(write, faster))}"
+            words.append(f"{line.label} at {sizes}")
+    return [f"Faster than {baseline.label}: {'; '.join(words)}."] if words else []
 
 
 def _attach_theory(group, line):

@@ -21,8 +21,8 @@ def _words(operator, implementation, case):
 
 
 def peer_rows(table, libraries, cases=None):
-    """[(words, [(library, ratio, low, high)])]: each program of ours on one thread beside the fastest program of each library, at its
-    largest case, or at `cases` (ids). libraries: {peer: library}; a peer of none goes by its own name."""
+    """[(words, [(library, ratio, low, high, peer)])]: each program of ours on one thread beside the fastest program of each library,
+    at its largest case, or at `cases` (ids). libraries: {peer: library}; a peer of none goes by its own name."""
     fastest = _fastest(table, libraries)
     shown = _largest(fastest) if cases is None else [key for key in fastest if key[2] in cases]
     return [(_words(*key), sorted(fastest[key].values())) for key in sorted(shown, key=_order)]
@@ -40,7 +40,7 @@ def _largest(keys):
 
 
 def target_rows(parts, libraries):
-    """[(words, [(set of instructions, ratio, low, high)])]: the fastest other program, at the largest case that all parts have.
+    """[(words, [(set of instructions, ratio, low, high, peer)])]: the fastest other program, at the largest case that all parts have.
     parts: {set of instructions: table}"""
     best = {}
     for words, table in parts.items():
@@ -52,7 +52,7 @@ def target_rows(parts, libraries):
 
 
 def _fastest(table, libraries):
-    """{(operator, implementation, case): {library: (library, ratio, low, high)}}"""
+    """{(operator, implementation, case): {library: (library, ratio, low, high, peer)}}"""
     rows = [dict(zip(table.header, row)) for row in table.rows]
     ours = {row["implementation"] for row in rows if row["peer"]} | set(
         plot_style.STYLES
@@ -64,7 +64,7 @@ def _fastest(table, libraries):
         library = libraries.get(row["peer"], row["peer"])
         marks = result.setdefault((row["operator"], row["implementation"], row["case"]), {})
         if library not in marks or row["ratio"] < marks[library][1]:
-            marks[library] = (library, row["ratio"], *_ends(row))
+            marks[library] = (library, row["ratio"], *_ends(row), row["peer"])
     return result
 
 
@@ -75,7 +75,7 @@ def _order(key):
 
 def thread_rows(table):
     rows = [dict(zip(table.header, row)) for row in table.rows]
-    return [(_words(row["operator"], row["implementation"], row["case"]), [("two threads", row["ratio"], *_ends(row))])
+    return [(_words(row["operator"], row["implementation"], row["case"]), [("two threads", row["ratio"], *_ends(row), "")])
             for row in rows]  # fmt: skip
 
 
@@ -90,28 +90,36 @@ RATIO = "time of the other program / time of ours"
 TURNS = "one thread; the median over rounds in which both were timed alternately, with its interval. The table has every case and every program."
 
 
-def draw_peers(rows):
+def _peers_sentence(rows, meanings):
+    """Says what the peers are that the rows name. meanings: {peer: what it is}"""
+    named = sorted({peer for _, marks in rows for *_, peer in marks})
+    known = "; ".join(f"{name} is {meanings[name]}" for name in named if name in meanings)
+    return f"At the right: the other programs, in the order of the keys{': ' if known else ''}{known}."
+
+
+def draw_peers(rows, meanings):
     return bar_panels.draw_ratios(
         rows, plot_style.look().text, "Ours beside other libraries", RATIO,
-        [f"Each of our programs at the largest case that was compared, beside the fastest program of each library, {TURNS}"],
+        [f"Each of our programs at the largest case that was compared, beside the fastest program of each library, {TURNS}",
+         _peers_sentence(rows, meanings)],
     )  # fmt: skip
 
 
-def draw_untuned(rows):
+def draw_untuned(rows, meanings):
     return bar_panels.draw_ratios(
         rows, plot_style.look().text, "Ours beside other libraries, at sizes that nothing was tuned for", RATIO,
-        [f"Beside the fastest program of each library, {TURNS}"],
+        [f"Beside the fastest program of each library, {TURNS}", _peers_sentence(rows, meanings)],
     )  # fmt: skip
 
 
-def draw_targets(rows):
+def draw_targets(rows, meanings):
     return bar_panels.draw_ratios(
         rows, plot_style.look().text, "Ours beside other libraries, by set of instructions", RATIO,
-        [f"Both programs are held to the same instructions. The fastest other program, {TURNS}"],
+        [f"Both programs are held to the same instructions. The fastest other program, {TURNS}", _peers_sentence(rows, meanings)],
     )  # fmt: skip
 
 
-def draw_threads(rows):
+def draw_threads(rows, _meanings):
     notes = ["Median of all ratios of two samples, with the interval of the rank test."]
     if any(ratio > 2 for _, marks in rows for _, ratio, *_ in marks):
         notes.append("Two cores have twice the private caches; whether that is why some are above 2 was not examined.")

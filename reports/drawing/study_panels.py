@@ -80,8 +80,8 @@ def draw_approximation_error(study):
     labels = [(f"R = {radius:g}", styles[radius]) for radius in radii]
     root = [(m / features[0]) ** -0.5 for m in features]
     equal = plot_style.Style(BLACK, "none", "<")
-    labels += [("equal weights", equal), ("independent program", cross)]
-    page = new_page(study, [(1, False, labels), (1, False, [("m^(−1/2)", THEORY)])],
+    labels += [("equal weights", equal), ("independent program", cross), ("m^(−1/2)", THEORY)]
+    page = new_page(study, [(1, False, labels), (1, False, [])],
                     notes=["(a) Mean over the draws and their middle 80 %; crosses: the means of an independent program; triangles at the right: "
                            "equal weights, which need no feature, in the colour of R.",
                            "(b) The error relative to that at the smallest m; dotted: m^(−1/2)."])  # fmt: skip
@@ -173,35 +173,47 @@ def draw_spectra(study):
 
 
 def draw_margins(study):
+    """Lines join sizes at which every operator is measured: a minimum over fewer operators is another quantity."""
     table = study.table("margin", "operator", "n", "rule", "margin", "taken", "wrong_answers")
     rules, sizes = table.values("rule"), sorted(table.values("n"))
+    counted = {n: len({row["operator"] for row in table.where(n=n)}) for n in sizes}
+    most = max(counted.values())
+    partial = [n for n in sizes if counted[n] < most]
     styles = dict(zip(rules, STYLES))
     labels = [
         ("this program's gates" if rule == "gates" else rule.replace("e-0", "e-"), styles[rule]) for rule in rules
     ]
-    page = new_page(
-        study, [(1, False, labels), (1, False, [])],
-        notes=["(a) Error of the nearest wrong answer divided by the tolerance of the rule, for the operator where it is smallest "
-               "(lines), and for every operator by the gates (dots).", "(b) The share of all wrong answers that a rule accepts.",
-               "Below 1 (long dashes) a wrong answer is accepted.",
-               "Operators whose definition takes too long are measured up to a smaller n."],
-    )  # fmt: skip
+    labels.append(("gates, each operator", plot_style.Style(styles["gates"].color, "none", ".")))
+    gates = table.where(rule="gates")
+    notes = ["(a) Error of the nearest wrong answer divided by the tolerance of the rule, for the operator where it is smallest "
+             "(lines), and for every operator by the gates (dots).",
+             f"(b) The share of all wrong answers that a rule accepts; of {sum(column(gates, 'wrong_answers')):g} the gates accept "
+             f"{sum(column(gates, 'taken')):g}.", "Below 1 (long dashes) a wrong answer is accepted."]  # fmt: skip
+    if partial:
+        labels.append(("not all operators", plot_style.Style(BLACK, "none", "o", hollow=True)))
+        write = plot_style.counts_format(partial)
+        fewer = ", ".join(f"{counted[n]} at n = {write(n)}" for n in partial)
+        notes.append(
+            f"Open marks: not all {most} operators, but {fewer}, as the definitions of the others take too long there."
+        )
+    page = new_page(study, [(1, False, labels), (1, False, [])], notes=notes)
     left, right = page.axes
-    for rule in rules:
-        smallest, share = [], []
+    for rule in reversed(rules):  # the gates are over lines that are at 0 as well
+        smallest, share = {}, {}
         for n in sizes:
             rows = table.where(rule=rule, n=n)
-            smallest.append(min(column(rows, "margin")))
-            share.append(100 * sum(column(rows, "taken")) / sum(column(rows, "wrong_answers")))
-        curve(left, sizes, smallest, styles[rule])
-        curve(right, sizes, share, styles[rule])
-    gates = table.where(rule="gates")
+            smallest[n] = min(column(rows, "margin"))
+            share[n] = 100 * sum(column(rows, "taken")) / sum(column(rows, "wrong_answers"))
+        for axes, values in ((left, smallest), (right, share)):
+            whole = [n for n in sizes if n not in partial]
+            curve(axes, whole, [values[n] for n in whole], styles[rule])
+            curve(axes, partial, [values[n] for n in partial], styles[rule]._replace(dashes="none", hollow=True))
     left.plot(column(gates, "n"), column(gates, "margin"), ".", color=styles["gates"].color, markersize=2, alpha=0.6)
     left.axhline(1, color=DARK_GREY, linestyle=plot_style.LONG, linewidth=0.7, zorder=1)
     log_y(left, column(table.rows, "margin"))
     left.set_ylabel("margin in tolerances")
     right.set_ylabel("wrong answers taken, %")
-    right.set_ylim(bottom=0)
+    right.set_ylim(bottom=-0.03 * right.get_ylim()[1])  # lines at 0 are not on the edge
     for axes in (left, right):
         axes.set_xscale("log")
         counts(axes.xaxis, sizes)

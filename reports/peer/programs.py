@@ -452,7 +452,7 @@ def torch_masked(problem):
     return lambda: torch.softmax(((q * scale) @ k.T).masked_fill_(hidden, -math.inf), -1) @ v
 
 
-@peer("torch_sdpa_masked", "sparse_attention", "scaled_dot_product_attention with a mask of pairs", TORCH, **PAIRS,
+@peer("torch_sdpa_masked", "sparse_attention", "scaled_dot_product_attention over all pairs, with a mask", TORCH, **PAIRS,
       beside="computes all pairs")  # fmt: skip
 def torch_sdpa_masked(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")

@@ -725,6 +725,13 @@ class TableTest(Workplace):
         rows = speed_figures.target_rows(tables_, {"rival": "one", "slow": "two"})
         self.assertEqual([[("a", 5.0), ("b", 3.0)]], [[mark[:2] for mark in marks] for _, marks in rows])
 
+    def test_each_row_names_the_programs_that_it_compares_with(self):
+        content = json.loads(json.dumps(synthetic()).replace('"rival"', '"scipy_rfft"'))
+        _, folder = self.make(content)
+        self.assertIn(">scipy_rfft<", (folder / "peers-figure.svg").read_text())
+        caption = (folder / "peers-figure.caption.md").read_text().replace("\\", "")
+        self.assertIn(f"scipy_rfft is {programs.PEERS['scipy_rfft'].what}", caption)
+
     def test_of_cases_of_one_size_both_figures_draw_the_first(self):
         content, other = synthetic(), synthetic(ratios_of={"rival": 2.0})
         for ratio in other["ratios"]:
