@@ -321,6 +321,7 @@ def writing(options, target):
             options.program,
             "claims",
             *results,
+            *sorted(path.relative_to(ROOT) for path in (ROOT / target).parent.glob("*/gpu.json")),
             target / "summary.json",
             "--out",
             target / "claims" / "claims.json",
