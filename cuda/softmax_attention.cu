@@ -66,9 +66,7 @@ class SoftmaxRun : public DevicePrepared {
       : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
         scale_(ScoreScale<float>(problem)),
-        softcap_(problem.params.Has("softcap")
-                     ? static_cast<float>(problem.params.Number("softcap"))
-                     : 0),
+        softcap_(static_cast<float>(Softcap(problem))),
         has_bias_(problem.HasInput("bias")),
         has_slopes_(problem.HasInput("slopes")),
         has_sinks_(problem.HasInput("sinks")),

@@ -58,8 +58,7 @@ struct Sizes {
         has_sinks(problem.HasInput("sinks")),
         has_lse(IndexOf(problem.outputs, "lse") >= 0),
         has_grad_lse(problem.HasInput("grad_lse")),
-        softcap(problem.params.Has("softcap") ? problem.params.Number("softcap")
-                                              : 0),
+        softcap(Softcap(problem)),
         sequences(problem),
         positions{problem.params.Has("width") ? problem.Dim("width") : 0} {}
 

@@ -26,6 +26,16 @@ std::optional<DistanceBuckets> BucketsOf(const Problem& problem) {
                          params.Flag("bidirectional"));
 }
 
+// Returns the parameter `softcap`, or 0 where scores are not capped.
+double SoftcapOf(const Problem& problem) {
+  if (!problem.params.Has("softcap")) return 0;
+  const double cap = problem.params.Number("softcap");
+  const double largest = ArithmeticOf(problem.scalar) == Scalar::kFloat64
+                             ? std::numeric_limits<double>::max()
+                             : std::numeric_limits<float>::max();
+  return cap > largest ? 0 : cap;
+}
+
 template <typename Real>
 class SoftmaxAttentionReference : public Reference<Real> {
  public:
@@ -47,9 +57,7 @@ class SoftmaxAttentionReference : public Reference<Real> {
         visible_(problem),
         bias_index_(problem, visible_),
         scale_(SoftmaxScale<Real>(problem)),
-        softcap_(problem.params.Has("softcap")
-                     ? problem.params.Number("softcap")
-                     : 0),
+        softcap_(SoftcapOf(problem)),
         roundoff_(Info(problem.scalar).unit_roundoff) {}
 
   void Row(const RowId& id, Real* value, double* units) override {

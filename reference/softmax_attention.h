@@ -32,7 +32,9 @@
 //                     4, an odd number of bidirectional ones, and a
 //                     max_distance at most the number of distances with a
 //                     bucket of their own.
-//   softcap           cap(x) = softcap tanh(x / softcap); default cap(x) = x
+//   softcap           cap(x) = softcap tanh(x / softcap); default cap(x) = x,
+//                     also for a softcap above the largest number of the
+//                     arithmetic, which is float32 for 16-bit types
 //
 // Backward, with dS = dL/ds of softmax_rows.h, each summed over the heads that
 // share the tensor:

@@ -1014,6 +1014,30 @@ TEST(SoftmaxAttention, SinksOfHeads) {
   }
 }
 
+// A softcap above the largest float32 is none there; in float64 it is a cap.
+TEST(SoftmaxAttention, ASoftcapBeyondTheArithmeticCapsNothing) {
+  const Sizes s = {16, 21, 12, 7};
+  const Numbers grad = NormalNumbers(s.n_q * s.e, 5);
+  for (const bool backward : {false, true}) {
+    OperatorRun uncapped = Attention(s);
+    uncapped.Give("slopes", {1}, {0.25});
+    if (backward) uncapped.Give("grad", {s.n_q, s.e}, grad);
+    for (const double cap : {3.41e38, 1e39, 1e300}) {
+      OperatorRun run = uncapped;
+      run.Set("softcap", cap);
+      for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
+        for (const std::string& program : run.Programs(scalar)) {
+          const Verdict verdict = run.Judge(program, scalar);
+          EXPECT_TRUE(verdict.passed())
+              << program << " " << cap << ": " << verdict.reason;
+          if (scalar == Scalar::kFloat32)
+            EXPECT_EQ(run.Run(program, scalar), uncapped.Run(program, scalar))
+                << program << " " << cap;
+        }
+    }
+  }
+}
+
 // The softcap bounds scores before the bias is added: against the formula.
 TEST(SoftmaxAttention, SoftcapIsAppliedBeforeTheBias) {
   const Sizes s = {40, 90, 12, 7};

@@ -28,6 +28,18 @@ void PrintImplementations(const OperatorListing& listing) {
     fmt::print("    {:<14} not in this build: needs {}\n", item.id, item.needs);
 }
 
+// Says what the GPU kernels do not take, in a line for each of them.
+void PrintNotTaken(const OperatorListing& listing) {
+  for (const ListedImplementation& item : listing.implementations) {
+    std::vector<std::string> lacks = item.not_taken;
+    if (item.takes_groups == false)
+      lacks.emplace_back("tensors that only some of the heads share");
+    if (!lacks.empty())
+      fmt::print("    {} on {} does not take {}\n", item.id,
+                 ToString(item.backend), fmt::join(lacks, ", "));
+  }
+}
+
 void PrintSummary(const OperatorListing& listing) {
   fmt::print("{}   {}\n    {}\n", listing.id, listing.formula, listing.source);
   PrintImplementations(listing);
@@ -155,6 +167,7 @@ void PrintDetails(const OperatorListing& listing) {
   fmt::print("\nImplementations{}:\n",
              HasBackward(listing) ? "" : " (none has a backward pass)");
   PrintImplementations(listing);
+  PrintNotTaken(listing);
   fmt::print("\nA case.json, read by `subquad check FOLDER`:\n{}\n\n",
              listing.sample_case.dump(2));
 }

@@ -8,6 +8,7 @@
 
 #include "harness/registry/registry.h"
 #include "optimized/targets.h"
+#include "reference/contract/not_taken.h"
 
 namespace subquad {
 namespace {
@@ -227,7 +228,20 @@ ListedTensor ListInput(const TensorRule& rule) {
   return entry;
 }
 
-ListedImplementation ListImplementation(const Implementation& implementation) {
+// Tells whether an operator has a parameter, an input or an output of this
+// name.
+bool HasName(const OperatorListing& listing, const std::string& name) {
+  const auto among = [&](const auto& entries) {
+    return std::ranges::any_of(
+        entries, [&](const auto& entry) { return entry.name == name; });
+  };
+  return among(listing.params) || among(listing.inputs) ||
+         among(listing.outputs);
+}
+
+// Describes an implementation of an operator whose other entries are listed.
+ListedImplementation ListImplementation(const Implementation& implementation,
+                                        const OperatorListing& listing) {
   ListedImplementation entry{.id = implementation.id,
                              .backend = implementation.backend,
                              .time = implementation.time.text,
@@ -239,8 +253,13 @@ ListedImplementation ListImplementation(const Implementation& implementation) {
     entry.why_no_backward = implementation.why_no_backward;
   for (Scalar scalar : implementation.scalars)
     entry.scalars.emplace_back(Info(scalar).name);
-  if (implementation.backend == Backend::kCpu)
+  if (implementation.backend == Backend::kCpu) {
     entry.target = CurrentTarget().name;
+    return entry;
+  }
+  for (const std::string& name : NamesNotTaken(implementation))
+    if (HasName(listing, name)) entry.not_taken.push_back(name);
+  entry.takes_groups = implementation.takes_groups;
   return entry;
 }
 
@@ -321,7 +340,8 @@ OperatorListing ListOperator(const Operator& op) {
     return list;
   });
   for (const Implementation* implementation : ImplementationsOf(op))
-    listing.implementations.push_back(ListImplementation(*implementation));
+    listing.implementations.push_back(
+        ListImplementation(*implementation, listing));
   for (const Implementation& row : MissingImplementations())
     if (row.op == listing.id) listing.missing.push_back({row.id, row.needs});
   return listing;
@@ -393,6 +413,8 @@ void VisitFields(T& implementation, Fields&& fields) {
   fields("source", implementation.source, Empty::kValue);
   fields("why_no_backward", implementation.why_no_backward, Empty::kOmitted);
   fields("target", implementation.target, Empty::kOmitted);
+  fields("not_taken", implementation.not_taken, Empty::kOmitted);
+  fields("takes_groups", implementation.takes_groups, Empty::kOmitted);
 }
 
 template <FieldsOf<ListedMissing> T, typename Fields>

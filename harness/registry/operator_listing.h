@@ -85,6 +85,10 @@ struct ListedImplementation {
   std::string what, source;
   std::string why_no_backward;  // empty if it has one
   std::string target;           // instruction set; empty on a GPU
+  // Of a GPU kernel: the operator's parameters, inputs and outputs that it does
+  // not take, and whether some heads, not only all of them, may share a tensor.
+  std::vector<std::string> not_taken;
+  std::optional<bool> takes_groups;
 };
 
 // An implementation that this build lacks, and the library that it needs.

@@ -1,10 +1,10 @@
 #include "reference/contract/table.h"
 
-#include <algorithm>
 #include <string>
 
 #include "reference/contract/fastrpb_attention.h"
 #include "reference/contract/linear_attention.h"
+#include "reference/contract/not_taken.h"
 #include "reference/contract/sparse_attention.h"
 #include "reference/contract/stochastic_position_attention.h"
 
@@ -134,36 +134,6 @@ const std::vector<SharedRow>& SharedRows() {
       // clang-format on
   };
   return rows;
-}
-
-// Says what a problem has that most GPU kernels do not take, and this row does
-// not either.
-std::string NotTaken(const Problem& problem, const Implementation& row) {
-  const Params& params = problem.params;
-  const auto lacks = [&](std::string_view name) {
-    return std::ranges::find(row.takes, name) == row.takes.end();
-  };
-  const auto reason = [](std::string_view name) {
-    return "this GPU kernel does not support " + std::string(name);
-  };
-  // Packed sequences come before query_offset, which is a list with them.
-  for (const char* name :
-       {"packed_q", "key_lengths", "window_left", "window_right", "softcap"})
-    if (params.Has(name) && lacks(name)) return reason(name);
-  if (lacks("query_offset") && params.Has("query_offset") &&
-      params.Integer("query_offset") != 0)
-    return reason("query_offset");
-  for (const char* name :
-       {"sinks", "slopes", "buckets", "mask", "pair_bias", "block_mask"})
-    if (problem.HasInput(name) && lacks(name)) return reason(name);
-  if (IndexOf(problem.outputs, "lse") >= 0 && lacks("lse"))
-    return reason("lse");
-  for (size_t i = 0; i < problem.inputs.size() && !row.takes_groups; ++i)
-    if (!problem.InputSlices(i).IsEvenlySpaced())
-      return "in this GPU kernel, a tensor must be shared by all heads of all "
-             "batch items or by none, unlike " +
-             problem.inputs[i].name;
-  return "";
 }
 
 // Rejects features that no GPU kernel supports.

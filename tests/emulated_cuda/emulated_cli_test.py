@@ -232,6 +232,20 @@ class Peers(unittest.TestCase):
 
 
 class Others(unittest.TestCase):
+    def test_list_says_what_kernels_do_not_take(self):
+        listed = json.loads(run("list", "--json").stdout)
+        jsonschema.validate(listed, json.loads((ROOT / "reports/files/list.schema.json").read_text()))
+        operator = next(entry for entry in listed if entry["operator"] == "softmax_attention")
+        rows = {row["implementation"]: row for row in operator["implementations"] if row["backend"] == "cuda"}
+        lacks = ["packed_q", "key_lengths", "buckets", "mask", "pair_bias"]
+        self.assertEqual({tuple(row["not_taken"]) for row in rows.values()}, {tuple(lacks)})
+        self.assertEqual([name for name, row in rows.items() if not row["takes_groups"]], ["dense"])
+        text = run("list", "--operator", "softmax_attention").stdout
+        self.assertIn(f"    tiled on cuda does not take {', '.join(lacks)}\n", text)
+        self.assertIn(
+            f"    dense on cuda does not take {', '.join(lacks)}, tensors that only some of the heads share\n", text
+        )
+
     def test_a_case_folder_is_checked_on_the_device_too(self):
         done = run("check", str(ROOT / "tests/golden/toeplitz_1d-square"))
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "harness/cases/case.h"
 #include "harness/cases/verification.h"
 #include "harness/registry/registry.h"
+#include "reference/contract/not_taken.h"
 
 namespace subquad {
 namespace {
@@ -32,6 +34,32 @@ TEST(Table, SaysOfEveryCaseWhetherTheGpuRunsIt) {
     EXPECT_TRUE(reasons.contains("this GPU kernel does not support " + feature))
         << feature;
   EXPECT_TRUE(reasons.contains(""));
+}
+
+// What is listed as not taken is refused, and no more.
+TEST(Table, NamesWhatTheGpuDoesNotTake) {
+  Implementation plain{.id = "plain"}, able{.id = "able"};
+  able.takes = {"query_offset", "sinks", "lse", "mask"};
+  const std::vector<std::string> all = NamesNotTaken(plain);
+  const std::vector<std::string> rest = NamesNotTaken(able);
+  EXPECT_EQ(rest.size() + able.takes.size(), all.size());
+  for (const std::string& name : able.takes) {
+    EXPECT_EQ(std::ranges::count(all, name), 1) << name;
+    EXPECT_EQ(std::ranges::count(rest, name), 0) << name;
+  }
+  for (const Implementation& row :
+       CompleteTable("softmax_attention", Backend::kCuda, {Scalar::kFloat32},
+                     {plain, able})) {
+    for (const std::string name : {"sinks", "mask", "slopes", "buckets"}) {
+      const Case test_case =
+          MakeCase(ParseCaseId("softmax_attention:n=20,with=" + name));
+      const std::vector<std::string> names = NamesNotTaken(row);
+      const bool listed = std::ranges::count(names, name) > 0;
+      EXPECT_EQ(row.why_not(ProblemOf(test_case)),
+                listed ? "this GPU kernel does not support " + name : "")
+          << row.id << " " << name;
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+// What a GPU kernel does not take: parameters, inputs, outputs and shared
+// tensors that few kernels support (Implementation::takes, takes_groups).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference/contract/implementation.h"
+
+namespace subquad {
+
+// Names the parameters, inputs and outputs of any operator that this row of a
+// GPU's table does not take.
+std::vector<std::string> NamesNotTaken(const Implementation& row);
+
+// Says what a problem has that this row does not take; empty if it takes all.
+std::string NotTaken(const Problem& problem, const Implementation& row);
+
+}  // namespace subquad
