@@ -47,6 +47,49 @@ struct Block {
   int64_t end() const { return first + count; }
 };
 
+// The entries of a bias by offset. An input has one for each offset of any
+// sequence. A bias that is made of slopes or buckets has those of one sequence
+// after another, and none for the offsets between sequences that are far apart.
+class OffsetEntries {
+ public:
+  // The offsets of one sequence, as they follow each other in the entries.
+  struct Range {
+    int64_t entry, count;
+    int64_t offset;  // of the key from the query's position, at the first entry
+  };
+
+  OffsetEntries(const Problem& problem, const PackedSequences& sequences)
+      : count_(IsMade(problem) ? 0 : sequences.Offsets()) {
+    for (const PackedSequence& own : sequences.all()) {
+      if (!IsMade(problem)) {
+        of_zero_.push_back(sequences.Entry(own, 0));
+        continue;
+      }
+      of_zero_.push_back(count_ + own.queries - 1);
+      const int64_t count = std::max<int64_t>(own.queries + own.keys - 1, 0);
+      made_.push_back({count_, count, 1 - own.queries - own.seen.first()});
+      count_ += count;
+    }
+  }
+
+  static bool IsMade(const Problem& problem) {
+    return problem.HasInput("slopes") || problem.HasInput("buckets");
+  }
+
+  int64_t count() const { return count_; }
+  // Returns the entry for query i and the first key of a sequence.
+  int64_t Of(int64_t sequence, int64_t i) const {
+    return of_zero_[static_cast<size_t>(sequence)] - i;
+  }
+  // Returns the sequences of a bias that is made.
+  const std::vector<Range>& made() const { return made_; }
+
+ private:
+  int64_t count_;
+  std::vector<int64_t> of_zero_;  // for query 0 of each sequence
+  std::vector<Range> made_;
+};
+
 struct Sizes {
   explicit Sizes(const Problem& problem)
       : n_q(problem.queries),
@@ -60,6 +103,7 @@ struct Sizes {
         has_grad_lse(problem.HasInput("grad_lse")),
         softcap(Softcap(problem)),
         sequences(problem),
+        entries(problem, sequences),
         positions{problem.params.Has("width") ? problem.Dim("width") : 0} {}
 
   bool is_image() const { return positions.image_width > 0; }
@@ -68,7 +112,12 @@ struct Sizes {
   template <typename T>
   const T* BiasOf(const T* bias, const PackedSequence& own, int64_t i) const {
     return bias + (is_image() ? positions.Of(n_q - 1) - positions.Of(i)
-                              : sequences.Entry(own, i));
+                              : Entry(own, i));
+  }
+  // Returns the entry of a bias by offset for query i and the first key of
+  // their sequence.
+  int64_t Entry(const PackedSequence& own, int64_t i) const {
+    return entries.Of(&own - sequences.all().data(), i);
   }
 
   // Splits the queries, or the keys, of every sequence into blocks.
@@ -127,26 +176,30 @@ struct Sizes {
   bool has_bias, has_sinks, has_lse, has_grad_lse;
   double softcap;  // 0: none
   PackedSequences sequences;
+  OffsetEntries entries;
   TokenPositions positions;
 };
 
-// The bias of each head by offset: entry t belongs to j - i = t - (n_q - 1). It
-// is an input, or made of slopes or of a table of buckets.
+// The bias of each head by offset (OffsetEntries). It is an input, or made of
+// slopes or of a table of buckets.
 template <typename T>
 class OffsetBias {
  public:
-  OffsetBias(const Problem& problem, const Arrays& arrays, Layout& layout)
+  OffsetBias(const Problem& problem, const OffsetEntries& entries,
+             const Arrays& arrays, Layout& layout)
       : arrays_(arrays),
         has_bias_(problem.HasInput("bias")),
         source_(problem.HasInput("slopes")    ? "slopes"
                 : problem.HasInput("buckets") ? "buckets"
                                               : ""),
         slices_(is_made() ? problem.SlicesOf(source_) : Slices()),
-        count_(PackedSequences(problem).Offsets()),
-        middle_(PackedSequences(problem).before()),
+        count_(entries.count()),
+        ranges_(entries.made()),
         made_(layout, is_made() ? slices_.count() * count_ : 0) {
-    if (problem.HasInput("buckets"))
-      buckets_ = BucketEdges(problem).From(-middle_, count_);
+    if (!problem.HasInput("buckets")) return;
+    const BucketEdges edges(problem);
+    for (const OffsetEntries::Range& range : ranges_)
+      buckets_.push_back(edges.From(range.offset, range.count));
   }
 
   // True if it is not an input itself.
@@ -159,8 +212,9 @@ class OffsetBias {
     for (int64_t slice = 0; is_made() && slice < slices_.count(); ++slice) {
       const T* const from = arrays_.In<T>(source_).Slice(slice);
       T* const to = made_.data() + slice * count_;
-      for (int64_t t = 0; t < count_; ++t)
-        to[t] = buckets_.empty() ? -*from * Distance(t) : from[Bucket(t)];
+      ForEntries(
+          [&](int64_t entry, T distance) { to[entry] = -*from * distance; },
+          [&](int64_t entry, int64_t bucket) { to[entry] = from[bucket]; });
     }
   }
 
@@ -173,24 +227,32 @@ class OffsetBias {
   // Computes the gradient of a slice of the source, given that of each entry.
   void SourceGradient(const T* gradient, T* to) const {
     std::fill_n(to, arrays_.In<T>(source_).slice_size, T{0});
-    for (int64_t t = 0; t < count_; ++t)
-      if (buckets_.empty())
-        *to -= gradient[t] * Distance(t);
-      else
-        to[Bucket(t)] += gradient[t];
+    ForEntries(
+        [&](int64_t entry, T distance) { *to -= gradient[entry] * distance; },
+        [&](int64_t entry, int64_t bucket) { to[bucket] += gradient[entry]; });
   }
 
  private:
-  // Returns the distance of query and key.
-  T Distance(int64_t t) const { return static_cast<T>(std::abs(t - middle_)); }
-  int64_t Bucket(int64_t t) const { return buckets_[static_cast<size_t>(t)]; }
+  // Calls one of these for each entry, with what it is made of.
+  template <typename OfSlope, typename OfTable>
+  void ForEntries(const OfSlope& of_slope, const OfTable& of_table) const {
+    for (size_t s = 0; s < ranges_.size(); ++s)
+      for (int64_t t = 0; t < ranges_[s].count; ++t)
+        if (buckets_.empty())
+          of_slope(ranges_[s].entry + t,
+                   static_cast<T>(std::abs(ranges_[s].offset + t)));
+        else
+          of_table(ranges_[s].entry + t, buckets_[s][static_cast<size_t>(t)]);
+  }
 
   const Arrays arrays_;
   const bool has_bias_;
   const std::string source_;  // empty: none
   const Slices slices_;       // of the source
-  const int64_t count_, middle_;
-  std::vector<int64_t> buckets_;  // of each entry; empty: made of slopes
+  const int64_t count_;
+  const std::vector<OffsetEntries::Range> ranges_;
+  // Of each entry of a range; empty: made of slopes.
+  std::vector<std::vector<int64_t>> buckets_;
   Buffer<T> made_;
 };
 
@@ -267,7 +329,7 @@ class DenseSoftmax : public Prepared {
       : sizes_(problem),
         scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
-        bias_(problem, arrays, layout),
+        bias_(problem, sizes_.entries, arrays, layout),
         pairs_(problem, arrays),
         pool_(layout),
         blocks_(sizes_.QueryBlocks(kRowBlock)),
@@ -347,7 +409,7 @@ class DenseSoftmaxGradient : public Prepared {
       : sizes_(problem),
         scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
-        bias_(problem, arrays, layout),
+        bias_(problem, sizes_.entries, arrays, layout),
         pairs_(problem, arrays),
         pool_(layout),
         query_blocks_(sizes_.QueryBlocks(kRowBlock)),
@@ -355,7 +417,7 @@ class DenseSoftmaxGradient : public Prepared {
         gradient_(layout, sizes_.n_q, sizes_.n_k, sizes_.e),
         slopes_(layout, sizes_.softcap > 0 ? sizes_.n_q * sizes_.n_k : 0),
         sink_weights_(layout, sizes_.has_sinks ? sizes_.n_q : 0),
-        diagonals_(layout, bias_.is_made() ? sizes_.sequences.Offsets() : 0),
+        diagonals_(layout, bias_.is_made() ? sizes_.entries.count() : 0),
         grad_q_(layout, arrays, "grad_q", sizes_.heads),
         grad_k_(layout, arrays, "grad_k", sizes_.heads),
         grad_v_(layout, arrays, "grad_v", sizes_.heads) {
@@ -496,8 +558,8 @@ class DenseSoftmaxGradient : public Prepared {
     for (const PackedSequence& own : sizes_.sequences.all())
       for (int64_t i = 0; i < own.queries; ++i)
         rows.push_back({own.first_key, own.first_key + own.keys,
-                        sizes_.sequences.Entry(own, i) - own.first_key});
-    gradient_.Diagonals(pool_, sizes_.sequences.Offsets(), rows, out);
+                        sizes_.Entry(own, i) - own.first_key});
+    gradient_.Diagonals(pool_, sizes_.entries.count(), rows, out);
   }
 
   // Adds the gradients of this head's scores, in pieces that share no entry.
@@ -558,7 +620,7 @@ class TiledSoftmax : public Prepared {
       : sizes_(problem),
         scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
-        bias_(problem, arrays, layout),
+        bias_(problem, sizes_.entries, arrays, layout),
         pairs_(problem, arrays),
         pool_(layout),
         together_(Together(sizes_, layout.threads())),
@@ -673,13 +735,13 @@ class TiledSoftmaxGradient : public Prepared {
       : sizes_(problem),
         scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
-        bias_(problem, arrays, layout),
+        bias_(problem, sizes_.entries, arrays, layout),
         pairs_(problem, arrays),
         pool_(layout),
         groups_(Groups(problem)),
         query_blocks_(sizes_.QueryBlocks(kBlockQueries<T>)),
         parts_(Parts(std::ssize(query_blocks_), std::ssize(groups_))),
-        offsets_(sizes_.has_bias || bias_.is_made() ? sizes_.sequences.Offsets()
+        offsets_(sizes_.has_bias || bias_.is_made() ? sizes_.entries.count()
                                                     : 0),
         part_size_(WholeLines<T>(sizes_.n_k * (sizes_.d + sizes_.e) + 1 +
                                  (offsets_ > 0 ? offsets_ + 2 * kMargin : 0))),
@@ -815,7 +877,7 @@ class TiledSoftmaxGradient : public Prepared {
       const int64_t row = queries.first, query = own.first_query + row;
       const int64_t visible = own.seen.Before(h, queries.end());
       const int64_t begin = own.seen.From(h, row) / kTileKeys * kTileKeys;
-      const int64_t entry = sizes_.sequences.Entry(own, row);
+      const int64_t entry = sizes_.Entry(own, row);
       const auto for_tiles = [&](const auto& use) {
         for (int64_t j = begin; j < visible; j += kTileKeys) {
           block.scores().Scores(k + j * d, d, std::min(kTileKeys, visible - j));

@@ -881,6 +881,40 @@ TEST(SoftmaxAttention, PackedSequencesDoNotSeeEachOther) {
     }
 }
 
+// A bias made of slopes or buckets has no entries for the offsets between
+// packed sequences that are far apart.
+TEST(SoftmaxAttention, PackedSequencesFarApartNeedLittleMemory) {
+  constexpr int64_t kQueries = 20, kKeys = 30, kD = 8, kE = 5;
+  for (const std::string source : {"slopes", "buckets"})
+    for (const bool backward : {false, true}) {
+      const auto with_offset = [&](int64_t offset) {
+        OperatorRun run = Attention({kQueries, kKeys, kD, kE});
+        run.Set("packed_q", IntegerList{12, 8});
+        run.Set("packed_k", IntegerList{10, 20});
+        run.Set("query_offset", IntegerList{offset, 0});
+        if (source == "slopes")
+          run.Give(source, {1}, {1e-9});
+        else
+          run.Give(source, {8}, NormalNumbers(8, 4));
+        if (backward)
+          run.Give("grad", {kQueries, kE}, NormalNumbers(kQueries * kE, 5));
+        return run;
+      };
+      const OperatorRun near = with_offset(0), far = with_offset(50'000'000);
+      for (const std::string& program : far.Programs()) {
+        const Implementation& row =
+            FindImplementation("softmax_attention", program);
+        const auto bytes = [&](const OperatorRun& run) {
+          return row.CostOf(run.Resolve(Scalar::kFloat64), 1).workspace_bytes;
+        };
+        EXPECT_EQ(bytes(far), bytes(near)) << program << " " << source;
+        const Verdict verdict = far.Judge(program);
+        EXPECT_TRUE(verdict.passed())
+            << program << " " << source << ": " << verdict.reason;
+      }
+    }
+}
+
 TEST(SoftmaxAttention, PackingIsChecked) {
   const auto message = [](const IntegerList& queries, const IntegerList& keys,
                           const std::optional<ParamValue>& offset = {},
@@ -1030,9 +1064,10 @@ TEST(SoftmaxAttention, ASoftcapBeyondTheArithmeticCapsNothing) {
           const Verdict verdict = run.Judge(program, scalar);
           EXPECT_TRUE(verdict.passed())
               << program << " " << cap << ": " << verdict.reason;
-          if (scalar == Scalar::kFloat32)
+          if (scalar == Scalar::kFloat32) {
             EXPECT_EQ(run.Run(program, scalar), uncapped.Run(program, scalar))
                 << program << " " << cap;
+          }
         }
     }
   }

@@ -376,10 +376,12 @@ const std::vector<CaseSetting>& CaseSettings() {
        "true: every head has its own biases, weights and projections; "
        "default false: heads share them"},
       {"leading",
-       "head axes, or batch and head axes, of single tensors: k:2+v:2, k:4x2"},
+       "head axes, or batch and head axes, of single tensors: k:2+v:2, k:4x2",
+       true},
       {"shared",
        "tensors [n_q, n_k] with one entry for all queries, or all keys: "
-       "mask:queries+pair_bias:keys"},
+       "mask:queries+pair_bias:keys",
+       true},
       {"with",
        "optional inputs and outputs to include, joined by +; default none"},
       {"backward", "true: compute the gradients in place of the outputs"},

@@ -56,6 +56,7 @@ struct CaseRequest {
 // parameter, in ids and on the command line.
 struct CaseSetting {
   std::string name, meaning;
+  bool has_colons = false;  // its values are texts with colons, not ranges
 };
 const std::vector<CaseSetting>& CaseSettings();
 

@@ -109,13 +109,21 @@ void Filters::CheckUsed(
         [](const auto& entry) { return Info(entry.second).name; });
 }
 
+std::vector<std::string> ParseTexts(const std::string& option,
+                                    const std::string& text) {
+  // Split would not notice a missing value at the end.
+  if (text.ends_with(','))
+    throw InvalidInput(option, "a value after each comma", "'" + text + "'");
+  const std::vector<std::string> values = Split(text, ',');
+  if (values.empty())
+    throw InvalidInput(option, "at least one value", "'" + text + "'");
+  return values;
+}
+
 std::vector<std::string> ParseAxis(const std::string& option,
                                    const std::string& text) {
   std::vector<std::string> values;
-  // The loop below would not notice a missing value at the end.
-  if (text.ends_with(','))
-    throw InvalidInput(option, "a value after each comma", "'" + text + "'");
-  for (const std::string& part : Split(text, ',')) {
+  for (const std::string& part : ParseTexts(option, text)) {
     const auto range = Split(part, ':');
     if (range.size() == 1) {
       values.push_back(part);
@@ -152,8 +160,6 @@ std::vector<std::string> ParseAxis(const std::string& option,
       if (times && value > last / step) break;
     }
   }
-  if (values.empty())
-    throw InvalidInput(option, "at least one value", "'" + text + "'");
   return values;
 }
 

@@ -34,6 +34,10 @@ struct Filters {
                      chosen) const;
 };
 
+// Parses "a,b:c" as texts, which may have colons. Throws InvalidInput that
+// names the option.
+std::vector<std::string> ParseTexts(const std::string& option,
+                                    const std::string& text);
 // Parses "1024,4096" or "1024:1048576:x2" (also "1:9:+2"). Throws InvalidInput
 // that names the option.
 std::vector<std::string> ParseAxis(const std::string& option,

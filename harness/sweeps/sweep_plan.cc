@@ -37,6 +37,18 @@ std::string Joined(const std::vector<std::string>& texts) {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
+// Returns the values of an axis, which are a range only where colons are no
+// part of a value.
+std::vector<std::string> ValuesOf(const SweepAxis& axis,
+                                  const std::string& subject) {
+  const bool has_colons =
+      std::ranges::any_of(CaseSettings(), [&](const CaseSetting& setting) {
+        return setting.name == axis.name && setting.has_colons;
+      });
+  return has_colons ? ParseTexts(subject, axis.values)
+                    : ParseAxis(subject, axis.values);
+}
+
 // Returns every combination of the axes' values.
 std::vector<Values> Cross(const SweepAxes& sweep) {
   std::vector<Values> points = {{}};
@@ -47,7 +59,7 @@ std::vector<Values> Cross(const SweepAxes& sweep) {
     if (axis.name == "n") ParseIntegerAxis(subject, axis.values);
     std::vector<Values> more;
     for (const Values& point : points)
-      for (const std::string& value : ParseAxis(subject, axis.values)) {
+      for (const std::string& value : ValuesOf(axis, subject)) {
         more.push_back(point);
         more.back().emplace_back(axis.name, value);
       }

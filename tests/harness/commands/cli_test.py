@@ -622,6 +622,23 @@ class Sweeps(Cli):
             self.assertNotIn("choice", records["tiled"])
             out.unlink()
 
+    def test_settings_whose_values_have_colons(self):
+        settings = {"with": "mask", "heads": 2, "leading": "k:1+v:1", "shared": "mask:queries,mask:keys"}
+        config = self.folder / "config.json"
+        config.write_text(
+            json.dumps({"sweeps": [{"operator": "softmax_attention", "n": 16, **settings}]}), encoding="utf-8"
+        )
+        typed = ["--operator", "softmax_attention", "--n", 16]
+        for name, value in settings.items():
+            typed += ["--param", f"{name}={value}"]
+        for number, arguments in enumerate((typed, ["--config", config])):
+            out = self.folder / f"{number}.json"
+            self.fine("sweep", *arguments, "--budget", "0.02", "--no-resident", "--out", out)
+            cases = {record["case"] for record in self.read(out)["records"]}
+            self.assertEqual(len(cases), 2, cases)
+            for shared in ("queries", "keys"):
+                self.assertTrue(any(f"leading=k:1+v:1,shared=mask:{shared}," in case for case in cases), cases)
+
     def test_inputs_are_timed_in_turns(self):
         real = "reports/inputs/mpnet-layer0"
         config = self.folder / "config.json"
