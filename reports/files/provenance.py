@@ -42,7 +42,8 @@ def origin(content):
 
 def complaints(folder, root=ROOT):
     """Returns a line for everything that cannot be traced to one commit and one machine, and for implementations of ours that
-    failed. Summaries and claims may come from a later commit than the measurements, but also from an ancestor without changes.
+    failed. Summaries and claims may come from a later commit than the measurements, but also from an ancestor without changes,
+    and from another machine, since they measure nothing.
     """
     paths = sorted(pathlib.Path(folder).rglob("*.json"))
     if not paths:
@@ -61,7 +62,7 @@ def complaints(folder, root=ROOT):
             commits.setdefault(here.get("commit"), []).append(path)
         if here.get("dirty") is not False:
             lines.append(f"{path}: expected a build without changes, found dirty: {here.get('dirty')}")
-        if "cpu" in here:
+        if "cpu" in here and content["format"] not in DERIVED:
             machines.setdefault(machine(here), []).append(path)
         for record in content.get("records", []):
             programs.setdefault(record["program"], []).append(path)

@@ -25,7 +25,7 @@ def frame_of(data, shapes=None):
     answers = _frames.Child(child, reading)
     try:
         _, body = answers.receive(time.monotonic() + 10, 1000)
-        tensor = body.tensor(shapes or {"out": (2, 3)}, "float32")
+        tensor = body.tensor(shapes or {"out": (2, 3)}, ("float32",))
         body.end()
         return tensor
     finally:
