@@ -24,7 +24,7 @@ class ClippedRpeProductReference : public Reference<Real> {
         r_(problem.Dim("r")),
         visible_(problem),
         subnormal_(Subnormal(problem.scalar) /
-                   Info(problem.scalar).unit_roundoff) {}
+                   ArithmeticRoundoff(problem.scalar)) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
     const double* q = q_.Head(id.head) + id.row * d_;

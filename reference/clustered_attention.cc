@@ -69,7 +69,7 @@ class ClusteredAttentionReference : public Reference<Real> {
         scale_(SoftmaxScale<Real>(problem)) {
     const bool hash = problem.params.Text("kind") == "lsh";
     const Tensor& vectors = inputs[hash ? "rotations" : "centroids"];
-    const double roundoff = Info(problem.scalar).unit_roundoff;
+    const double roundoff = ArithmeticRoundoff(problem.scalar);
     for (const Tensor* rows : {&q_, &k_})
       for (int64_t h = 0; h < problem.heads; ++h)
         for (int64_t i = 0; i < n_; ++i)

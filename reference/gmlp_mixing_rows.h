@@ -24,8 +24,8 @@ class GmlpMixingReference : public Reference<Real> {
         token_(problem.Dim("D")),
         m_(problem.Dim("m")),
         e_(problem.Dim("e")),
-        roundoff_(Info(problem.scalar).unit_roundoff),
-        least_(SmallestNormal(problem.scalar)) {
+        roundoff_(ArithmeticRoundoff(problem.scalar)),
+        least_(SmallestNormal(ArithmeticOf(problem.scalar))) {
     for (int64_t h = 0; h < problem.heads; ++h)
       numbers_.push_back(Products(h, 0, n_, "phi_u2"));
   }

@@ -170,7 +170,7 @@ class NystromAttentionReference : public Reference<Real> {
     if constexpr (kCarriesBounds<Real>) return head;
     head.z_norm = inverse.norm();
     head.z_units =
-        inverse.Units(sqrt(matrix_norm), Info(problem_.scalar).unit_roundoff);
+        inverse.Units(sqrt(matrix_norm), ArithmeticRoundoff(problem_.scalar));
     for (size_t c = 0; c < width; ++c) {
       for (size_t a = 0; a < size; ++a) {
         const auto value = static_cast<double>(values[a * width + c]);

@@ -143,7 +143,7 @@ class PositionAttentionReference : public Reference<Real> {
 
   Score<Real> Product(const Rows& a, int64_t i, const Rows& b,
                       int64_t j) const {
-    const double u = Info(problem_.scalar).unit_roundoff;
+    const double u = ArithmeticRoundoff(problem_.scalar);
     Score<Real> dot{Dot<Real>(&a.value[i * d_], &b.value[j * d_], d_), 0};
     for (int64_t x = 0; x < d_ && !kCarriesBounds<Real>; ++x) {
       const Real left = a.value[i * d_ + x], right = b.value[j * d_ + x];

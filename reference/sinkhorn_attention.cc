@@ -27,7 +27,7 @@ class SinkhornAttentionReference : public Reference<Real> {
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         scale_(SoftmaxScale<Real>(problem)),
-        roundoff_(Info(problem.scalar).unit_roundoff) {
+        roundoff_(ArithmeticRoundoff(problem.scalar)) {
     for (int64_t h = 0; h < problem.heads; ++h)
       matrices_.emplace_back(inputs["logits"].Head(h), blocks_,
                              problem.params.Integer("iterations"));

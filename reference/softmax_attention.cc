@@ -58,7 +58,7 @@ class SoftmaxAttentionReference : public Reference<Real> {
         bias_index_(problem, visible_),
         scale_(SoftmaxScale<Real>(problem)),
         softcap_(SoftcapOf(problem)),
-        roundoff_(Info(problem.scalar).unit_roundoff) {}
+        roundoff_(ArithmeticRoundoff(problem.scalar)) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
     constexpr double kHidden = -std::numeric_limits<double>::infinity();

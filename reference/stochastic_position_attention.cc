@@ -25,7 +25,7 @@ class SoftmaxOnNoise : public Reference<Real> {
         draws_(positions_.draws()),
         causal_(problem.params.Flag("causal")),
         scale_(SoftmaxScale<Real>(problem)),
-        roundoff_(Info(problem.scalar).unit_roundoff),
+        roundoff_(ArithmeticRoundoff(problem.scalar)),
         keys_(static_cast<size_t>(problem.heads * n_k_ * draws_)),
         key_units_(keys_.size()) {
     for (int64_t h = 0; h < problem.heads; ++h)

@@ -191,7 +191,7 @@ class SoftmaxRow {
   class WeightErrors {
    public:
     explicit WeightErrors(Scalar scalar)
-        : u_(Info(scalar).unit_roundoff),
+        : u_(ArithmeticRoundoff(scalar)),
           lost_(scalar == Scalar::kFloat64 ? 0x1p-1021 : 0x1p-125) {}
 
     // Adds the weight of a score that is `gap` below the largest; returns how
@@ -241,7 +241,7 @@ class SoftmaxRow {
                   const std::vector<Real>& weights, const Values& values,
                   const ValueUnits& value_units, const Real* value,
                   double* units) const {
-    const double u = Info(problem_.scalar).unit_roundoff;
+    const double u = ArithmeticRoundoff(problem_.scalar);
     WeightErrors errors(problem_.scalar);
     if (has_sink_)
       errors.Add(static_cast<double>(exp(sink_ - largest) / sum),
