@@ -183,14 +183,16 @@ bool PlainDiverges(const OutputAnswer& answer, size_t at) {
 }
 
 // Compares the elements actual(column) of one row and adds them to `total`.
-// `gate_two_error` becomes the largest error that counts for gate 2.
+// `gate_two_error` becomes the largest error that counts for gate 2. Adds the
+// row to `open` if it is one of these.
 template <typename Actual, typename Untouched>
 void CompareRow(const OutputAnswer& answer, size_t row, const Actual& actual,
                 const Untouched& untouched, const std::vector<double>& units,
                 double terms, bool may_be_minus_infinity,
                 const Rounding& rounding, double& gate_two_error,
-                Comparison& total) {
+                OpenRows& open, Comparison& total) {
   const size_t first = row * static_cast<size_t>(answer.width);
+  double least_allowed = std::numeric_limits<double>::infinity();
   for (int64_t c = 0; c < answer.width; ++c) {
     const auto at = first + static_cast<size_t>(c);
     const long double expected = answer.value[at];
@@ -219,6 +221,7 @@ void CompareRow(const OutputAnswer& answer, size_t row, const Actual& actual,
     }
     if (plain_has_bound)
       gate_two_error = std::max(gate_two_error, element.arithmetic_error);
+    least_allowed = std::min(least_allowed, element.allowed);
     const bool first_judged = total.worst.output.empty();
     if (!(element.ratio <= total.max_over_bound) || first_judged) {
       total.max_over_bound = element.ratio;
@@ -226,6 +229,16 @@ void CompareRow(const OutputAnswer& answer, size_t row, const Actual& actual,
       total.worst = place();
     }
   }
+  if (std::isinf(least_allowed) || !(least_allowed > answer.largest) ||
+      answer.largest == 0)
+    return;
+  if (open.count++ == 0) {
+    open.first = {answer.name, answer.selection.rows[row], 0,
+                  answer.heads_of_item};
+    open.largest = answer.largest;
+    open.tolerance = least_allowed;
+  }
+  open.tolerance = std::min(open.tolerance, least_allowed);
 }
 
 // Returns the plain program's error on one output. Since it may be exact by
@@ -273,7 +286,9 @@ std::vector<double> UnitsOf(const OutputAnswer& answer, double bound_factor,
   return units;
 }
 
-void Add(const OutputAnswer& answer, Yardstick yardstick, Comparison& total) {
+void Add(const OutputAnswer& answer, Yardstick yardstick, OpenRows open,
+         Comparison& total) {
+  total.open_rows.push_back(std::move(open));
   total.plain_error = std::max(total.plain_error, answer.plain_error);
   total.over_plain = std::max(total.over_plain, yardstick.over_plain);
   total.yardsticks.push_back(yardstick);
@@ -298,15 +313,18 @@ Comparison Compare(const Problem& problem, const Answer& answer,
     const OutputAnswer& output = answer.outputs[o];
     const FoundNumbers element_of = FoundIn(arrays, o, output);
     double gate_two_error = 0;
+    OpenRows open;
     for (size_t r = 0; r < output.selection.rows.size(); ++r)
       CompareRow(
           output, r, [&](int64_t c) { return element_of(r, c); },
           [&](int64_t c) { return !IsWritten(arrays, o, output, r, c); },
           tolerance.units[o], TermsOf(problem),
-          MayBeMinusInfinity(problem, output), rounding, gate_two_error, total);
+          MayBeMinusInfinity(problem, output), rounding, gate_two_error, open,
+          total);
     total.rows += static_cast<int64_t>(output.selection.rows.size());
     total.all_rows = total.all_rows && output.selection.all;
-    Add(output, YardstickOf(output, gate_two_error, rounding), total);
+    Add(output, YardstickOf(output, gate_two_error, rounding), std::move(open),
+        total);
   }
   return total;
 }
@@ -352,6 +370,7 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& output = answer.outputs[o];
     double gate_two_error = 0;
+    OpenRows open;
     for (const FoundRows& part : parts) {
       if (part.output != o) continue;
       for (size_t r = 0; r < part.rows.size(); ++r)
@@ -362,11 +381,12 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
                              static_cast<double>(part.value(r, c)));
             },
             [](int64_t) { return false; }, tolerance.units[o], TermsOf(problem),
-            MayBeMinusInfinity(problem, output), rounding, gate_two_error,
+            MayBeMinusInfinity(problem, output), rounding, gate_two_error, open,
             total);
       total.rows += static_cast<int64_t>(part.rows.size());
     }
-    Add(output, YardstickOf(output, gate_two_error, rounding), total);
+    Add(output, YardstickOf(output, gate_two_error, rounding), std::move(open),
+        total);
   }
   total.all_rows = false;
   return total;
@@ -424,13 +444,17 @@ std::vector<double> RowsOverTolerance(const Problem& problem, size_t output,
   return rows;
 }
 
-std::string ElementPlace::Text() const {
+std::string ElementPlace::RowText() const {
   const std::string head =
       heads_of_item > 0
           ? fmt::format("batch {} head {}", id.head / heads_of_item,
                         id.head % heads_of_item)
           : fmt::format("head {}", id.head);
-  return fmt::format("{} {} row {} column {}", output, head, id.row, column);
+  return fmt::format("{} {} row {}", output, head, id.row);
+}
+
+std::string ElementPlace::Text() const {
+  return fmt::format("{} column {}", RowText(), column);
 }
 
 }  // namespace subquad

@@ -22,6 +22,7 @@ struct ElementPlace {
 
   // "out batch 1 head 2 row 71 column 25"
   std::string Text() const;
+  std::string RowText() const;  // without the column
 };
 
 // The plain dense program as a yardstick for one output. If values are stored
@@ -33,6 +34,15 @@ struct Yardstick {
   double error = 0;       // the largest error, absolute
   double given = 0;       // OutputAnswer::given_error, subtracted from `error`
   double plain = 0;       // what the rest is divided by
+};
+
+// The rows of one output in which gate 1 accepts anything of the usual size:
+// the tolerance of every element exceeds `largest`.
+struct OpenRows {
+  int64_t count = 0;
+  ElementPlace first;
+  double largest = 0;    // OutputAnswer::largest
+  double tolerance = 0;  // the smallest in these rows, absolute
 };
 
 struct Comparison {
@@ -59,6 +69,7 @@ struct Comparison {
   double plain_error = 0;             // of the plain dense program, absolute
   double over_plain = 0;              // gate 2: the largest of the yardsticks
   std::vector<Yardstick> yardsticks;  // by output
+  std::vector<OpenRows> open_rows;    // by output
   ElementPlace worst;                 // the element nearest to gate 1's limit
 
   int64_t judged() const { return elements - without_digits; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 namespace subquad {
@@ -111,6 +112,27 @@ std::string BeyondTolerance(const Comparison& comparison, bool norm_wise) {
       comparison.max_over_bound, place);
 }
 
+// Returns rows that were not judged although the output passed, because the
+// gates that decide accept anything there.
+std::vector<BlindSpot> OpenRowsOf(const Comparison& comparison,
+                                  bool norm_wise) {
+  std::vector<BlindSpot> spots;
+  for (size_t o = 0; o < comparison.open_rows.size(); ++o) {
+    const OpenRows& open = comparison.open_rows[o];
+    if (open.count == 0) continue;
+    const double limit =
+        norm_wise ? open.tolerance
+                  : std::min(open.tolerance, LimitOf(comparison.yardsticks[o]));
+    if (limit <= open.largest) continue;
+    spots.push_back(
+        {fmt::format("any values in {} rows, the first at {}, where rounding "
+                     "can change every digit",
+                     open.count, open.first.RowText()),
+         open.largest / limit, "smaller numbers there"});
+  }
+  return spots;
+}
+
 }  // namespace
 
 Verdict Judge(const Comparison& comparison, const Margin& margin,
@@ -188,6 +210,8 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
     std::vector<BlindSpot>& blind_to = verdict.margin.blind_to;
     blind_to.insert(blind_to.end(), margin.too_small.begin(),
                     margin.too_small.end());
+    std::ranges::move(OpenRowsOf(comparison, norm_wise),
+                      std::back_inserter(blind_to));
     std::ranges::sort(blind_to, {}, &BlindSpot::distance);
   }
   return verdict;

@@ -16,6 +16,7 @@
 #include "harness/judging/mistakes.h"
 #include "harness/judging/trial.h"
 #include "harness/registry/registry.h"
+#include "tests/right_answer.h"
 
 namespace subquad {
 namespace {
@@ -358,6 +359,39 @@ TEST(BroughtNumbers, ChecksThatCannotFailAreMistrusted) {
             Outcome::kMistrusted);
   margin.wrong_answers = 2;
   EXPECT_TRUE(Judge(comparison, margin, false, 0, NumbersFrom::kUser).passed());
+}
+
+// A row that a finite bias hides from every key has no digit in float32. The
+// output passes, and the verdict says that anything there would.
+TEST(BroughtNumbers, RowsThatAFiniteBiasHidesAreNotJudged) {
+  const Case test_case = MakeCase(ParseCaseId(
+      "softmax_attention:n=30,d=8,e=8,with=pair_bias,scalar=float32"));
+  const Problem problem = ProblemOf(test_case);
+  for (const double hidden : {-1e9, -100.0}) {
+    Inputs inputs = GenerateInputs(test_case, problem);
+    for (Tensor& tensor : inputs.tensors)
+      if (tensor.name == "pair_bias")
+        std::fill_n(tensor.values.begin(), 2 * 30, hidden);
+    Trial trial(problem, std::move(inputs), 1, NumbersFrom::kUser);
+    std::vector<std::vector<double>> outputs =
+        RightAnswer(problem, trial.answer());
+    trial.SetOutputs(outputs);
+    const Verdict verdict = trial.JudgeOutputs(Implementation());
+    EXPECT_TRUE(verdict.passed()) << verdict.reason;
+    std::fill_n(outputs[0].begin() + 8, 8, 0);
+    trial.SetOutputs(outputs);
+    const bool judged = hidden > -1e9;
+    EXPECT_EQ(trial.JudgeOutputs(Implementation()).passed(), !judged);
+    const auto spot = std::ranges::find_if(
+        verdict.margin.blind_to, [](const BlindSpot& blind) {
+          return blind.name.starts_with(
+              "any values in 2 rows, the first at out head 0 row 0");
+        });
+    ASSERT_EQ(spot == verdict.margin.blind_to.end(), judged);
+    if (!judged) {
+      EXPECT_LT(spot->distance, 1);
+    }
+  }
 }
 
 // An eps that is too small to be seen neither mistrusts nor has a margin; it is
