@@ -177,8 +177,9 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
   }
   CheckInputNames(*folder.op, params, names);
   const bool backward = std::ranges::find(names, "grad") != names.end();
-  std::vector<std::string> outputs = OptionalOutputs(
-      folder.op->SignatureFor(params, backward), [&](const std::string& name) {
+  const Signature signature = folder.op->SignatureFor(params, backward);
+  std::vector<std::string> outputs =
+      OptionalOutputs(signature, [&](const std::string& name) {
         return std::ranges::count(expected, name, &GivenArray::name) > 0;
       });
   outputs.insert(outputs.end(), wanted.begin(), wanted.end());
@@ -200,7 +201,7 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
     const int index = IndexOf(folder.problem.outputs, array.name);
     if (index < 0) {
       std::vector<std::string> known;
-      for (const TensorRule& rule : folder.problem.outputs)
+      for (const TensorRule& rule : signature.outputs)
         known.push_back(rule.name);
       throw UnknownName("output", known, array.name);
     }

@@ -60,6 +60,11 @@ ReadyProgram::ReadyProgram(const std::string& op, const Params& params,
         *std::ranges::find(inputs, problem_.inputs[i].name, &GivenArray::name);
     CheckType(problem_.inputs[i], array);
     const int64_t count = ElementCount(array.shape);
+    CheckNumbersOf(problem_.inputs[i], array.shape, [&](size_t x) -> double {
+      return array.is_boolean
+                 ? static_cast<const unsigned char*>(array.data)[x]
+                 : ElementAt(array.scalar, array.data, static_cast<int64_t>(x));
+    });
     // Implementations only read their inputs (In<T> returns them const).
     void* data = const_cast<void*>(array.data);
     if (array.is_boolean) {

@@ -71,10 +71,21 @@ void CheckRange(const ParamRule& rule, int64_t value) {
                        std::to_string(value));
 }
 
+// Returns a value that was refused as text. Where 20.0 is refused because it is
+// no integer, it does not look like one.
+std::string Found(const ParamRule& rule, const ParamValue& value) {
+  const std::string text = ToString(value);
+  const bool looks_whole =
+      rule.type != ParamType::kNumber &&
+      std::holds_alternative<double>(value) &&
+      text.find_first_not_of("-0123456789") == std::string::npos;
+  return looks_whole ? text + ".0" : text;
+}
+
 void CheckValue(const ParamRule& rule, ParamValue& value) {
   const std::string subject = "parameter " + rule.name;
   auto wrong_type = [&] {
-    return InvalidInput(subject, Expected(rule), ToString(value));
+    return InvalidInput(subject, Expected(rule), Found(rule, value));
   };
   switch (rule.type) {
     case ParamType::kFlag:

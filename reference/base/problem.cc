@@ -99,9 +99,13 @@ double TensorBytes(const Problem& problem) {
   return count * static_cast<double>(Info(problem.scalar).bytes);
 }
 
-void CheckNumbersOf(const TensorRule& rule, const Tensor& tensor) {
-  for (size_t i = 0; i < tensor.values.size(); ++i) {
-    const double value = tensor.values[i];
+namespace {
+
+template <typename ValueAt>
+void CheckEach(const TensorRule& rule, const Shape& shape, size_t count,
+               const ValueAt& value_at) {
+  for (size_t i = 0; i < count; ++i) {
+    const double value = value_at(i);
     if (rule.zero_or_one ? value == 0 || value == 1 : std::isfinite(value))
       continue;
     if (rule.may_be_minus_infinity && std::isinf(value) && value < 0) continue;
@@ -113,8 +117,20 @@ void CheckNumbersOf(const TensorRule& rule, const Tensor& tensor) {
                         : std::isfinite(value) ? ToString(ParamValue(value))
                         : value > 0            ? std::string("infinity")
                                                : std::string("-infinity")) +
-                           " at " + ToString(IndexIn(tensor.shape, i)));
+                           " at " + ToString(IndexIn(shape, i)));
   }
+}
+
+}  // namespace
+
+void CheckNumbersOf(const TensorRule& rule, const Tensor& tensor) {
+  CheckEach(rule, tensor.shape, tensor.values.size(),
+            [&](size_t i) { return tensor.values[i]; });
+}
+
+void CheckNumbersOf(const TensorRule& rule, const Shape& shape,
+                    const std::function<double(size_t)>& value_at) {
+  CheckEach(rule, shape, static_cast<size_t>(ElementCount(shape)), value_at);
 }
 
 }  // namespace subquad

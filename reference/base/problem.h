@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -236,5 +237,9 @@ struct Inputs {
 // allow: NaN, infinity, -inf unless it may be there, and all but 0 and 1 if the
 // numbers are these.
 void CheckNumbersOf(const TensorRule& rule, const Tensor& tensor);
+// The same for a tensor of this shape whose numbers `value_at` returns by their
+// index in row-major order.
+void CheckNumbersOf(const TensorRule& rule, const Shape& shape,
+                    const std::function<double(size_t)>& value_at);
 
 }  // namespace subquad

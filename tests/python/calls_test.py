@@ -223,6 +223,23 @@ def test_gradients():
     assert not wrong and wrong.parts["out"] and wrong.worst.output == "grad_weights"
 
 
+@pytest.mark.parametrize(
+    "name, value, expected",
+    [
+        ("mask", 0.5, r"mask: expected numbers 0 and 1, found 0.5 at \[0, 0\]"),
+        ("mask", np.nan, r"mask: expected numbers 0 and 1, found NaN at \[0, 0\]"),
+        ("pair_bias", np.inf, r"pair_bias: expected finite numbers or -inf, found infinity at \[0, 0\]"),
+        ("q", np.nan, r"q: expected finite numbers, found NaN at \[0, 0\]"),
+    ],
+)
+def test_run_refuses_what_the_definition_refuses(name, value, expected):
+    inputs = {key: np.ones((3, 4), np.float32) for key in ("q", "k", "v")}
+    inputs[name] = np.full((3, 4) if name == "q" else (3, 3), value, np.float32)
+    for call in (subquad.run, subquad.reference):
+        with pytest.raises(ValueError, match=expected):
+            call("softmax_attention", **inputs)
+
+
 def test_reference_and_run():
     inputs = tensors()
     whole = subquad.reference("softmax_attention", **inputs)
@@ -262,7 +279,11 @@ def test_signature():
             {"query_offset": 2**70},
             "parameter query_offset: expected integers of at most 64 bits, found 1180591620717411303424",
         ),
-        ({"out": {"outt": np.zeros((2, 50, 16))}}, "output: expected out, found 'outt' (did you mean 'out'?)"),
+        ({"window_left": 20.0}, "parameter window_left: expected an integer, found 20.0"),
+        (
+            {"out": {"outt": np.zeros((2, 50, 16))}},
+            "output: expected one of out, lse, found 'outt' (did you mean 'out'?)",
+        ),
         ({"q": "text"}, "q"),
         ({"q": None}, "q"),
         ({"colour": 3}, "colour"),

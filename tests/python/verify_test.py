@@ -410,9 +410,13 @@ def test_an_output_of_none_is_not_returned(tmp_path):
 
 
 def test_a_mistrusted_case_says_why(tmp_path):
-    result = subquad.verify(lambda q, k, v: v, "softmax_attention", n=[1], grouped_heads=False, folder=tmp_path)
+    def zeros(q, k, v, key_lengths, scale=None, causal=False):
+        return np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)
+
+    options = {"n": [1], "key_lengths": 0, "grouped_heads": False}
+    result = subquad.verify(zeros, "softmax_attention", folder=tmp_path, **options)
     rows = [row for row in result.rows if row.mistrusted]
-    assert all(row.remark.startswith("mistrusted: softmax_attention:") for row in rows), str(result)
+    assert rows and all(row.remark.startswith("mistrusted: softmax_attention:") for row in rows), str(result)
 
 
 def test_jax():
