@@ -441,7 +441,8 @@ std::vector<Implementation> KernelizedClippedRpeAttentionImplementations() {
         .sums = DirectSums,
         .prepare = PrepareTerms<LinearTerms>},
        {.id = "auto",
-        .what = "each term naive or linear, by the note's memory formulas",
+        .what = "each term naive or linear by the note's memory formulas, "
+                "which do not know the running state of `linear`",
         .source = "LRPE section IV",
         .time = {"O(n (d e + r (d + e))), long n", "n"},
         .memory = {"O(n e / B + d e), long n", "n"},

@@ -32,15 +32,6 @@ Largest LargestRatio(Over over, Under under) {
   return largest;
 }
 
-// A cell of the row that another model has for the same task.
-double Of(const char* model, const table::Row& row,
-          double table::Row::*column) {
-  for (const table::Row& other : table::kRows)
-    if (std::string_view(other.task) == row.task &&
-        std::string_view(other.model) == model)
-      return other.*column;
-  return NAN;
-}
 bool Is(const table::Row& row, const char* model) {
   return std::string_view(row.model) == model;
 }
@@ -60,14 +51,14 @@ Finding Abstract(const Evidence& evidence) {
   AddUpTo(finding, "hours of the original over FastRPB's", 1.5,
           LargestRatio(
               [](const table::Row& row) -> double {
-                return Of("Original", row, &table::Row::none);
+                return table::CellOf("Original", row, &table::Row::none);
               },
               [](const table::Row& row) -> double {
                 return Is(row, "Original") ? NAN : row.fastrpb;
               }));
   const Largest memory = LargestRatio(
       [](const table::Row& row) -> double {
-        return Of("Original", row, &table::Row::none_gb);
+        return table::CellOf("Original", row, &table::Row::none_gb);
       },
       [](const table::Row& row) -> double {
         return Is(row, "Original") ? NAN : row.fastrpb_gb;
@@ -85,7 +76,7 @@ Finding Slower(const Evidence& evidence) {
     return Is(row, "DPFP") || Is(row, "Performer") ? row.none : NAN;
   };
   const auto sikf = [](const table::Row& row) -> double {
-    return Of("SIKF", row, &table::Row::none);
+    return table::CellOf("SIKF", row, &table::Row::none);
   };
   AddUpTo(finding, "hours of DPFP and Performer over SIKF's", 1.4,
           LargestRatio(others, sikf));
@@ -116,7 +107,7 @@ Finding TightMemory(const Evidence& evidence) {
     const Largest most = LargestRatio(
         [&](const table::Row& row) -> double {
           if (!Is(row, "SIKF")) return NAN;
-          const double other = Of(model, row, &table::Row::none_gb);
+          const double other = table::CellOf(model, row, &table::Row::none_gb);
           return std::max(other / row.none_gb, row.none_gb / other);
         },
         [](const table::Row&) -> double { return 1.0; });
@@ -130,12 +121,38 @@ Finding TightMemory(const Evidence& evidence) {
   return finding;
 }
 
+// "Without additional memory" within a tenth.
+Finding Footprint(const Evidence& evidence) {
+  Finding finding(evidence);
+  const auto plain_gb = [](const table::Row& row) -> double {
+    return Is(row, "Original") ? NAN : row.none_gb;
+  };
+  const auto plain = [](const table::Row& row) -> double {
+    return Is(row, "Original") ? NAN : row.none;
+  };
+  const Largest memory = LargestRatio(
+      [](const table::Row& row) -> double { return row.fastrpb_gb; }, plain_gb);
+  const Largest hours = LargestRatio(
+      [](const table::Row& row) -> double { return row.fastrpb; }, plain);
+  const Measured ratio =
+      finding.Measure("memory with FastRPB over without", memory.ratio);
+  finding.Require(ratio > 1.1, fmt::format("by table 3, linear transformers "
+                                           "with FastRPB take up to {} times "
+                                           "the memory of those without ({})",
+                                           ratio, memory.row));
+  finding.Note(fmt::format(
+      "and up to {} times the hours of training ({})",
+      finding.Mention("hours with FastRPB over without", hours.ratio),
+      hours.row));
+  return finding;
+}
+
 // The factor is quoted from another paper; this one's table has a smaller one.
 Finding LraSpeed(const Evidence& evidence) {
   Finding finding(evidence);
   const Largest most = LargestRatio(
       [](const table::Row& row) -> double {
-        return Of("Original", row, &table::Row::none);
+        return table::CellOf("Original", row, &table::Row::none);
       },
       [](const table::Row& row) -> double {
         return Is(row, "Original") ? NAN : row.none;
@@ -304,6 +321,29 @@ Finding CifarConv(const Evidence& evidence) {
   return finding;
 }
 
+Finding CifarDrop(const Evidence& evidence) {
+  Finding finding(evidence);
+  int64_t models = 0, lower = 0;
+  double most = 0;
+  for (const table::Accuracy& row : table::kAccuracies) {
+    if (std::string_view(row.task) != "CIFAR" || std::isnan(row.fastrpb))
+      continue;
+    ++models;
+    lower += row.fastrpb < row.none;
+    most = std::max(most, row.none - row.fastrpb);
+  }
+  const Measured share =
+      finding.Measure("share of models that lose",
+                      static_cast<double>(lower) / static_cast<double>(models));
+  finding.Add(share == 1   ? Holds::kYes
+              : share == 0 ? Holds::kNo
+                           : Holds::kBetween,
+              fmt::format("by table 1, {} of {} models lose accuracy on CIFAR "
+                          "with FastRPB, up to {} points",
+                          lower, models, finding.Mention("points lost", most)));
+  return finding;
+}
+
 // Rows that two tasks have digit for digit in the columns without FastRPB, and
 // cells that a row has twice.
 Finding Table1Repeats(const Evidence& evidence) {
@@ -429,11 +469,13 @@ std::vector<NamedRule> FastRpbPrintedRules() {
           {"frpb-slower", Slower},
           {"frpb-table3-printed", Table3Printed},
           {"frpb-tight-memory", TightMemory},
+          {"frpb-footprint", Footprint},
           {"frpb-lra-speed", LraSpeed},
           {"frpb-accuracy", Accuracy},
           {"frpb-sikf-top-two", SikfTopTwo},
           {"frpb-better-than-original", BetterThanOriginal},
           {"frpb-fastest", FastestAndBest},
+          {"frpb-cifar-drop", CifarDrop},
           {"frpb-cifar-conv", CifarConv},
           {"frpb-table1-repeats", Table1Repeats},
           {"frpb-table1-copied", Table1Copied},

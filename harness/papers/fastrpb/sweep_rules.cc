@@ -228,13 +228,11 @@ Finding SpeDozens(const Evidence& evidence) {
         });
   });
   double conv = 0, sine = 0;
-  for (const table::Row& row : table::kRows)
-    for (const table::Row& original : table::kRows)
-      if (std::string_view(original.model) == "Original" &&
-          std::string_view(original.task) == row.task) {
-        if (row.conv / original.none > conv) conv = row.conv / original.none;
-        if (row.sine / original.none > sine) sine = row.sine / original.none;
-      }
+  for (const table::Row& row : table::kRows) {
+    const double original = table::CellOf("Original", row, &table::Row::none);
+    if (row.conv / original > conv) conv = row.conv / original;
+    if (row.sine / original > sine) sine = row.sine / original;
+  }
   all.Note(
       fmt::format("table 3 has up to {:.3g} times the original's hours for "
                   "convSPE and {:.3g} for sineSPE",
@@ -364,34 +362,43 @@ Finding ImageMemory(const Evidence& evidence) {
   });
 }
 
+RecipeCurve OfMap(const Machine& machine, const std::string& map) {
+  return CurveOf(machine, "fastrpb-table3",
+                 {{"operator", "linear_attention"},
+                  {"implementation", "associative"},
+                  {"feature_map", map}});
+}
+
+// Holds where linear attention with the map `fast` takes less time.
+void AddFaster(const Machine& machine, Finding& finding,
+               const std::string& fast, const std::string& slow) {
+  const RecipeCurve a = OfMap(machine, slow), b = OfMap(machine, fast);
+  const CurvePoint *first = a.At(4096), *second = b.At(4096);
+  if (!first || !second) {
+    finding.Add(Holds::kMissing, a.empty()   ? Missing(a)
+                                 : b.empty() ? Missing(b)
+                                             : "not measured at n = 4096");
+    return;
+  }
+  AddRatio(finding, RatioOf(*first, *second, CurveValue::kSeconds), 1,
+           fmt::format("time of {} over {}", slow, fast),
+           {fmt::format("at n = 4096 {} is", fast), "faster", "slower",
+            fmt::format(" than {}", slow)});
+}
+
+Finding SikfFaster(const Evidence& evidence) {
+  return PerMachine(evidence, [](const Machine& machine, Finding& finding) {
+    AddFaster(machine, finding, "sikf", "prf_hyperbolic");
+    AddFaster(machine, finding, "sikf", "dpfp");
+  });
+}
+
 Finding MapOrder(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine, Finding& finding) {
-    const auto curve = [&](const char* map) {
-      return CurveOf(machine, "fastrpb-table3",
-                     {{"operator", "linear_attention"},
-                      {"implementation", "associative"},
-                      {"feature_map", map}});
-    };
-    // The slower, the faster, and by how much at least.
-    struct Order {
-      const char *slow, *fast;
-    };
-    for (const auto& [slow, fast] :
-         {Order{"prf_hyperbolic", "dpfp"}, Order{"dpfp", "elu1"}}) {
-      const RecipeCurve a = curve(slow), b = curve(fast);
-      const CurvePoint *first = a.At(4096), *second = b.At(4096);
-      if (!first || !second) {
-        finding.Add(Holds::kMissing, a.empty()   ? Missing(a)
-                                     : b.empty() ? Missing(b)
-                                                 : "not measured at n = 4096");
-        continue;
-      }
-      AddRatio(finding, RatioOf(*first, *second, CurveValue::kSeconds), 1,
-               fmt::format("time of {} over {}", slow, fast),
-               {fmt::format("at n = 4096 {} is", fast), "faster", "slower",
-                fmt::format(" than {}", slow)});
-    }
-    const RecipeCurve sikf = curve("sikf"), elu1 = curve("elu1");
+    AddFaster(machine, finding, "dpfp", "prf_hyperbolic");
+    AddFaster(machine, finding, "elu1", "dpfp");
+    const RecipeCurve sikf = OfMap(machine, "sikf"),
+                      elu1 = OfMap(machine, "elu1");
     const CurvePoint *a = sikf.At(4096), *b = elu1.At(4096);
     if (!a || !b) {
       finding.Add(Holds::kMissing, sikf.empty()   ? Missing(sikf)
@@ -420,6 +427,7 @@ std::vector<NamedRule> FastRpbSweepRules() {
           {"frpb-1d-memory", Memory},
           {"frpb-quadratic", Quadratic},
           {"frpb-map-order", MapOrder},
+          {"frpb-sikf-faster", SikfFaster},
           {"frpb-rpe-quadratic", RpeQuadratic},
           {"frpb-table3", Table3},
           {"frpb-spe-dozens", SpeDozens},

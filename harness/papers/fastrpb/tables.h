@@ -125,6 +125,16 @@ inline constexpr Row kRows[] = {
     {"TC", "Performer", 1.93, 2.38, 5.81, 40.09, 0.33, 0.41, 0.33, 0.47},
 };
 
+// Returns a cell of the row that another model has for the same task; kNot if
+// it has none.
+constexpr double CellOf(std::string_view model, const Row& row,
+                        double Row::*column) {
+  for (const Row& other : kRows)
+    if (other.task == std::string_view(row.task) && other.model == model)
+      return other.*column;
+  return kNot;
+}
+
 // The largest and the smallest of a column over FastRPB's.
 constexpr double MostOver(double Row::*column, double Row::*fastrpb) {
   double most = 0;

@@ -234,9 +234,9 @@ Finding Linear(const Evidence& evidence) {
       once == double{kSegment + kMemory} && pairs == double{kVisible} &&
           gap <= 1e-10,
       fmt::format("for L = {} and M = {} it makes {} products w_kr r, M + L, "
-                  "where the naive way makes {}, one for every visible pair "
-                  "(counted in a run; the scores agree within {})",
-                  kSegment, kMemory, once, pairs, gap));
+                  "where the naive way makes {:.0f}, one for every visible "
+                  "pair (counted in a run; the scores agree within {})",
+                  kSegment, kMemory, once, pairs.value, gap));
   const Counts all = CountEach({32, 64, 128, 256}, [&](int64_t size) {
     run(size, size, true, nullptr);
   });

@@ -53,7 +53,11 @@ inline double Tokens(const Json& record) {
 
 // Recipes of GPU kernels are planned on a machine with a GPU only.
 inline bool CanPlan(const std::string& recipe) {
-  return FindPreset(recipe).text.find("cuda") == std::string::npos;
+  return std::ranges::all_of(ParseSweepConfig(recipe, FindPreset(recipe).text),
+                             [](const SweepAxes& sweep) {
+                               return !std::ranges::count(
+                                   sweep.filters.backends, "cuda");
+                             });
 }
 
 // Returns every record of the recipes as theory predicts it: times by the count
