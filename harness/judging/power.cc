@@ -57,118 +57,150 @@ std::vector<RowSelection> AffordableRows(const Problem& problem,
   return selections;
 }
 
-class Trier {
- public:
-  Trier(const Problem& problem, const Answer& answer, const AllClose& tolerance)
-      : problem_(problem),
-        answer_(answer),
-        stored_(answer),
-        tolerance_(tolerance),
-        gates_(ToleranceOf(answer, 1, {})) {
-    for (OutputAnswer& output : stored_.outputs)
-      for (long double& value : output.value)
-        value = RoundTo(problem.scalar, static_cast<double>(value));
+// Returns the answer as its type stores it.
+Answer Stored(const Problem& problem, const Answer& expected) {
+  Answer stored = expected;
+  for (OutputAnswer& output : stored.outputs)
+    for (long double& value : output.value)
+      value = RoundTo(problem.scalar, static_cast<double>(value));
+  return stored;
+}
+
+// Moves every value by one unit in its last place, as if it had been rounded
+// the other way.
+WrongAnswer OnePlaceOff(const Problem& problem, const Answer& stored) {
+  WrongAnswer off{"one place off", {}};
+  for (size_t o = 0; o < stored.outputs.size(); ++o) {
+    const OutputAnswer& output = stored.outputs[o];
+    FoundRows part{o, {}, {}};
+    for (size_t r = 0; r < output.selection.rows.size(); ++r)
+      part.rows.push_back(r);
+    part.value = [&output, u = Info(problem.scalar).unit_roundoff](
+                     size_t r, int64_t c) -> long double {
+      const long double value =
+          output.value[r * static_cast<size_t>(output.width) +
+                       static_cast<size_t>(c)];
+      // Moves past the middle to the next number, but not to the one after it.
+      return value * (1 + 1.5L * u);
+    };
+    off.parts.push_back(std::move(part));
   }
-
-  double Over(const WrongAnswer& wrong) const {
-    return LargestOver(tolerance_, problem_, stored_, wrong);
-  }
-
-  // Moves every value by one unit in its last place, as if it had been rounded
-  // the other way.
-  WrongAnswer OnePlaceOff() const {
-    WrongAnswer off{"one place off", {}};
-    for (size_t o = 0; o < stored_.outputs.size(); ++o) {
-      const OutputAnswer& output = stored_.outputs[o];
-      FoundRows part{o, {}, {}};
-      for (size_t r = 0; r < output.selection.rows.size(); ++r)
-        part.rows.push_back(r);
-      part.value = [&output, u = Info(problem_.scalar).unit_roundoff](
-                       size_t r, int64_t c) -> long double {
-        const long double value =
-            output.value[r * static_cast<size_t>(output.width) +
-                         static_cast<size_t>(c)];
-        // Moves past the middle to the next number, but not to the one after
-        // it.
-        return value * (1 + 1.5L * u);
-      };
-      off.parts.push_back(std::move(part));
-    }
-    return off;
-  }
-
-  TriedAnswer Try(const WrongAnswer& wrong) const {
-    constexpr AllClose kExact = {};
-    const bool same = LargestOver(kExact, problem_, stored_, wrong) == 0;
-    return {
-        wrong.name,
-        Over(wrong),
-        DistanceOf(CompareRows(problem_, answer_, wrong.parts, gates_), false),
-        same,
-        wrong.small_by_design,
-        same && wrong.hidden_by_shapes ? wrong.remedy : ""};
-  }
-
-  void Keep(const TriedAnswer& tried) {
-    const auto position =
-        std::ranges::find(list_, tried.name, &TriedAnswer::name);
-    if (position == list_.end())
-      list_.push_back(tried);
-    else if (tried.over < position->over)
-      *position = tried;
-  }
-
-  std::vector<TriedAnswer> Take() { return std::move(list_); }
-
- private:
-  const Problem& problem_;
-  const Answer& answer_;
-  // The answer in the type of the test, with which the test compares.
-  Answer stored_;
-  const AllClose tolerance_;
-  const Tolerance gates_;
-  std::vector<TriedAnswer> list_;
-};
+  return off;
+}
 
 }  // namespace
 
+bool IsSame(const Problem& problem, const Answer& stored,
+            const WrongAnswer& wrong) {
+  constexpr AllClose kExact = {};
+  return LargestOver(kExact, problem, stored, wrong) == 0;
+}
+
+std::vector<ReturnedRows> RowsOf(const Problem& problem, const Answer& stored,
+                                 const WrongAnswer& answer) {
+  std::vector<ReturnedRows> outputs(stored.outputs.size());
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const OutputAnswer& right = stored.outputs[o];
+    const auto width = static_cast<size_t>(right.width);
+    auto& [rows, values] = outputs[o];
+    const bool whole =
+        answer.right_elsewhere ||
+        std::ranges::none_of(answer.parts, [&](const FoundRows& part) {
+          return part.output == o;
+        });
+    if (whole) {
+      for (size_t r = 0; r < right.selection.rows.size(); ++r)
+        rows.push_back(r);
+      values.assign(right.value.begin(), right.value.end());
+    }
+    for (const FoundRows& part : answer.parts) {
+      if (part.output != o) continue;
+      for (size_t r = 0; r < part.rows.size(); ++r) {
+        size_t first = part.rows[r] * width;
+        if (!whole) {
+          first = values.size();
+          rows.push_back(part.rows[r]);
+          values.resize(first + width);
+        }
+        for (size_t c = 0; c < width; ++c)
+          values[first + c] = RoundTo(
+              problem.scalar,
+              static_cast<double>(part.value(r, static_cast<int64_t>(c))));
+      }
+    }
+  }
+  return outputs;
+}
+
+TestAnswers AnswersOfTest(const Problem& problem, const Inputs& inputs,
+                          double most_work) {
+  TestAnswers answers;
+  answers.expected = std::make_unique<const Answer>(
+      ComputeAnswer(problem, inputs, AffordableRows(problem, most_work)));
+  const Answer& expected = *answers.expected;
+  answers.stored = std::make_unique<const Answer>(Stored(problem, expected));
+  const auto is_same = [&](const WrongAnswer& wrong) {
+    return IsSame(problem, *answers.stored, wrong);
+  };
+  size_t most_rows = 0;
+  for (const OutputAnswer& output : expected.outputs)
+    most_rows = std::max(most_rows, output.selection.rows.size());
+  const auto keep = [&](WrongAnswer& wrong, bool although_right) {
+    if (although_right || !Coincides(problem, expected, wrong))
+      answers.wrong.push_back(std::move(wrong));
+  };
+  // Leaves out altered outputs that these tensors make right but for rounding,
+  // such as a shift of nearly identical rows: no test could see them.
+  for (WrongAnswer& wrong : AlteredAnswers(problem, expected))
+    keep(wrong, is_same(wrong));
+  for (WrongAnswer& wrong :
+       MisreadAnswers(problem, inputs, expected, most_rows))
+    keep(wrong, true);
+  // A confusion that changes nothing, such as a scale of 1 left out, is none,
+  // unless the shapes hide it.
+  for (WrongAnswer& wrong :
+       UsualConfusions(problem, inputs, expected, most_rows))
+    keep(wrong, wrong.hidden_by_shapes && is_same(wrong));
+  const double emulated = most_work / kEmulated;
+  for (WrongAnswer& wrong :
+       LowPrecisionAnswers(problem, inputs, expected, emulated))
+    keep(wrong, false);
+  answers.right = RightAnswers(problem, inputs, expected, emulated);
+  return answers;
+}
+
 Power PowerOf(const Problem& problem, const Inputs& inputs,
               const AllClose& tolerance, double most_work) {
-  const Answer answer =
-      ComputeAnswer(problem, inputs, AffordableRows(problem, most_work));
+  const TestAnswers answers = AnswersOfTest(problem, inputs, most_work);
+  const Answer& expected = *answers.expected;
   Power power;
-  size_t most_rows = 0;
-  for (const OutputAnswer& output : answer.outputs) {
-    most_rows = std::max(most_rows, output.selection.rows.size());
+  for (const OutputAnswer& output : expected.outputs) {
     power.rows += static_cast<int64_t>(output.selection.rows.size());
     power.all_rows = power.all_rows && output.selection.all;
   }
-  Trier trier(problem, answer, tolerance);
-  // Skips altered outputs that these tensors make equal to the right answer,
-  // such as a shift of identical rows: no test could see them.
-  for (const WrongAnswer& wrong : AlteredAnswers(problem, answer)) {
-    const TriedAnswer tried = trier.Try(wrong);
-    if (tried.same || !Coincides(problem, answer, wrong)) trier.Keep(tried);
+  const Answer& stored = *answers.stored;
+  const Tolerance gates = ToleranceOf(expected, 1, {});
+  for (const WrongAnswer& wrong : answers.wrong) {
+    const bool same = IsSame(problem, stored, wrong);
+    const TriedAnswer tried = {
+        wrong.name,
+        LargestOver(tolerance, problem, stored, wrong),
+        DistanceOf(CompareRows(problem, expected, wrong.parts, gates), false),
+        same,
+        wrong.small_by_design,
+        same && wrong.hidden_by_shapes ? wrong.remedy : ""};
+    const auto position =
+        std::ranges::find(power.tried, tried.name, &TriedAnswer::name);
+    if (position == power.tried.end())
+      power.tried.push_back(tried);
+    else if (tried.over < position->over)
+      *position = tried;
   }
-  for (const WrongAnswer& wrong :
-       MisreadAnswers(problem, inputs, answer, most_rows))
-    trier.Keep(trier.Try(wrong));
-  for (const WrongAnswer& wrong :
-       UsualConfusions(problem, inputs, answer, most_rows)) {
-    // A confusion that changes nothing, such as a scale of 1 left out, is none,
-    // unless the shapes hide it.
-    const TriedAnswer tried = trier.Try(wrong);
-    if (!tried.revealing_shapes.empty() || !Coincides(problem, answer, wrong))
-      trier.Keep(tried);
-  }
-  const double emulated = most_work / kEmulated;
-  for (const WrongAnswer& wrong :
-       LowPrecisionAnswers(problem, inputs, answer, emulated))
-    if (!Coincides(problem, answer, wrong)) trier.Keep(trier.Try(wrong));
-  power.tried = trier.Take();
-  power.right = trier.Over(PlainAnswer(problem, inputs, answer));
+  power.right = LargestOver(tolerance, problem, stored, answers.right.front());
   if (Info(problem.scalar).bytes == 2)
-    power.right = std::max(power.right, trier.Over(trier.OnePlaceOff()));
+    power.right = std::max(
+        power.right,
+        LargestOver(tolerance, problem, stored, OnePlaceOff(problem, stored)));
   return power;
 }
 

@@ -2,7 +2,7 @@
 // given tensors, and which of them our gates would accept.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +30,43 @@ struct TriedAnswer {
   bool accepted() const { return over <= 1; }
 };
 
+// The answers by which the power of a test is measured.
+struct TestAnswers {
+  // The right one, on all rows or a sample, which the others refer to, and the
+  // same as the type of the test stores it.
+  std::unique_ptr<const Answer> expected, stored;
+  // The wrong answers of every check (wrong_answers.h), common confusions
+  // (mistakes.h) and arithmetic with too few digits (low_precision.h), except
+  // those that these inputs make equal to the right answer although others
+  // would not. One mistake may have several answers.
+  std::vector<WrongAnswer> wrong;
+  // Of right programs, named after their arithmetic; the first is the plain
+  // program.
+  std::vector<WrongAnswer> right;
+};
+
+// Returns the answers to a problem whose inputs are in the scalar type of the
+// test. If all rows would need more than about `most_work` multiply-adds, they
+// are on a sample. Throws InvalidInput if the problem has no answer.
+TestAnswers AnswersOfTest(const Problem& problem, const Inputs& inputs,
+                          double most_work);
+
+// Rows of one output as a program returns them.
+struct ReturnedRows {
+  std::vector<size_t> rows;    // of the sample, in increasing order
+  std::vector<double> values;  // [rows, width], rounded to the type
+};
+
+// Returns the rows that an answer has, by output: all rows of the sample if
+// those that it does not mention are right, otherwise those that were computed.
+std::vector<ReturnedRows> RowsOf(const Problem& problem, const Answer& stored,
+                                 const WrongAnswer& answer);
+
+// Tells whether an answer equals the right one to the last digit of the type in
+// which that is stored.
+bool IsSame(const Problem& problem, const Answer& stored,
+            const WrongAnswer& wrong);
+
 struct Power {
   // The wrong answers that apply, in the order in which they are made. If one
   // mistake has several answers, the one nearest to acceptance is listed.
@@ -42,13 +79,8 @@ struct Power {
   bool all_rows = true;
 };
 
-// Returns the power of a test with this tolerance. The problem and its inputs
-// are in the scalar type of the test. It tries the wrong answers of every check
-// (wrong_answers.h), even those that coincide with the right answer, common
-// confusions (mistakes.h) and arithmetic with too few digits (low_precision.h).
-// If all rows would need more than about `most_work` multiply-adds, only some
-// are compared, and a larger error in another row is missed. Throws
-// InvalidInput if the problem has no answer.
+// Returns the power of a test with this tolerance, by AnswersOfTest. If only a
+// sample of rows is compared, a larger error in another row is missed.
 Power PowerOf(const Problem& problem, const Inputs& inputs,
               const AllClose& tolerance, double most_work);
 

@@ -27,6 +27,8 @@ nanobind::object ToPython(const Json& json);
 
 // Verdict, Worst, BlindSpot; check, judge; power.
 void BindVerdicts(nanobind::module_& module);
+// OutputRows, ListedAnswer, ListedAnswers; answers.
+void BindAnswers(nanobind::module_& module);
 // Case and Problem: generated cases.
 void BindCases(nanobind::module_& module);
 // Timed and Record: timing and result files.

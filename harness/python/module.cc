@@ -121,6 +121,7 @@ NB_MODULE(_subquad, module) {
              });
   module.def("now", &CurrentTime);
   BindVerdicts(module);
+  BindAnswers(module);
   BindCases(module);
   BindRecords(module);
   BindGuests(module);

@@ -117,3 +117,76 @@ def test_shapes_that_hide_a_mistake():
     assert f"hidden by the shapes: {mistake}; fewer queries than keys (n_q < n_k) would reveal it" in str(blind)
     able = subquad.power("softmax_attention", q=q[:, :30], k=k, v=v, causal=True)
     assert able and not able.hidden and mistake in able.rejected
+
+
+def allclose(out, expected):
+    return np.allclose(out, expected, rtol=0, atol=0.05)
+
+
+def cosine(out, expected):
+    return (out * expected).sum() > 0.99 * np.linalg.norm(out) * np.linalg.norm(expected)
+
+
+def test_answers_to_a_formula_of_ones_own():
+    inputs = tensors()
+    for grad in (None, np.ones_like(inputs["v"])):
+        answers = subquad.answers("softmax_attention", grad=grad, **inputs)
+        assert answers.all_rows and answers.dtype == "float32"
+        # The formula of `power` accepts the same mistakes.
+        power = subquad.power("softmax_attention", rtol=0, atol=0.05, grad=grad, advise=False, **inputs)
+        of_gradients = "gradients: "
+        expected = {
+            name.removeprefix(of_gradients)
+            for name in power.accepted
+            if name.startswith(of_gradients) == (grad is not None)
+        }
+        assert set(answers.accepted(allclose)) == expected and expected
+        accepted = answers.accepted(cosine)
+        assert any(name.startswith("scaled by 1.001") for name in accepted) and not answers.refused(cosine)
+        assert not any(name.startswith("sign flipped") for name in accepted)
+    assert list(answers.expected) == ["grad_q", "grad_k", "grad_v", "grad_bias"]
+
+
+def test_answers_are_those_of_programs():
+    inputs = tensors(n=60)
+    answers = subquad.answers("softmax_attention", dtype="bfloat16", **inputs)
+    right = subquad.reference("softmax_attention", **{name: rounded(x) for name, x in inputs.items()})
+    heads, rows = answers.heads["out"], answers.rows["out"]
+    assert np.allclose(answers.expected["out"], right[heads, rows], rtol=0, atol=1e-13)
+    sums = "sums in float32"
+    assert [answer.name for answer in answers.right] == [
+        "float32",
+        f"factors in its type, {sums}",
+        f"factors and results in its type, {sums}",
+    ]
+    errors = [np.abs(answer.outputs["out"] - answer.expected["out"]).max() for answer in answers.right]
+    assert 2**-12 < errors[0] < errors[1] < errors[2] < 2**-4
+    without = subquad.reference("softmax_attention", **{name: rounded(inputs[name]) for name in "qkv"})
+    (left_out,) = [answer for answer in answers.wrong if answer.name == "bias left out"]
+    assert np.array_equal(left_out.outputs["out"], rounded(without)[heads, rows]) and not left_out.same
+    # One wrong row among right ones is shown with them.
+    (zero,) = [answer for answer in answers.wrong if answer.name == "one row zeroed"]
+    assert len(zero.outputs["out"]) == len(rows) and (zero.outputs["out"] == 0).all(1).sum() == 1
+
+
+def test_answers_on_a_sample():
+    inputs = tensors(n=500, heads=1)
+    answers = subquad.answers("softmax_attention", most_work=1e5, **inputs)
+    count = len(answers.rows["out"])
+    assert not answers.all_rows and 8 <= count < 100
+    assert all(
+        out.shape == answer.expected[name].shape for answer in answers.wrong for name, out in answer.outputs.items()
+    )
+    for change, message in (
+        ({"out": inputs["v"]}, "out: unexpected"),
+        ({"dtype": "int8"}, "dtype: expected one of"),
+        ({"most_work": -1}, "most_work: expected a finite number of at least 0, found -1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            subquad.answers("softmax_attention", **inputs, **change)
+
+
+def rounded(array):
+    """Rounds to bfloat16, half to even."""
+    bits = np.asarray(array, np.float32).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1) >> 16 << 16).astype(np.uint32)).view(np.float32).astype(np.float64)

@@ -15,13 +15,15 @@ heads). Invalid input raises ValueError with one line. Verdicts agree with the c
 from subquad import testing
 from subquad._calls import Case, Check, Worst, check, load_case, operators, reference, run, save_case, signature
 from subquad._capture import capture
-from subquad._power import Advice, Power, power
+from subquad._power import Advice, Answer, Answers, Power, answers, power
 from subquad._subquad import version as __version__
 from subquad._sweep import Sweep, sweep
 from subquad._verify import Failure, Verification, verify
 
 __all__ = [
     "Advice",
+    "Answer",
+    "Answers",
     "Case",
     "Check",
     "Failure",
@@ -29,6 +31,7 @@ __all__ = [
     "Sweep",
     "Verification",
     "Worst",
+    "answers",
     "capture",
     "check",
     "load_case",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from subquad import _calls, _report, _subquad
+
+Array = NDArray[Any]
 
 LISTED = 12  # the text lists at most this many accepted wrong answers; `accepted` has all of them
 
@@ -135,15 +138,9 @@ def power(
     advise: find the smallest change after which every wrong answer is rejected.
     tensors: inputs and parameters of the operator, by the names of `signature(op)`.
     """
-    if "out" in tensors or "grads" in tensors:
-        raise ValueError("out: unexpected argument; power computes right and wrong outputs itself, from the inputs")
     if (rtol is None) != (atol is None):
         raise ValueError(f"rtol, atol: expected both or neither, found only {'atol' if rtol is None else 'rtol'}")
-    params, inputs = _calls.split(op, tensors)
-    if not inputs:
-        raise ValueError(f"tensors: expected the inputs in signature({op!r}), found none")
-    arrays = _calls.named_inputs(op, inputs)
-    scalar = arrays[0][2] if dtype is None else _type_name(dtype)
+    params, arrays, scalar = _inputs_of(op, dtype, tensors)
     measured = _subquad.power(
         op,
         params,
@@ -155,6 +152,108 @@ def power(
         advise,
     )
     return _power_of(op, scalar, measured)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer to a problem, as a program would return it.
+
+    name: the mistake, or the arithmetic of a right program.
+    outputs: float64 arrays [rows, width] of numbers that the type of the test can hold.
+    expected: the exact right answer on the same rows.
+    same: the answer equals the right one to the last digit: these tensors hide the mistake.
+    """
+
+    name: str
+    outputs: dict[str, Array]
+    expected: dict[str, Array]
+    same: bool
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What right and wrong programs answer, to test a test by.
+
+    expected: the exact right answer, float64 arrays [rows, width] by output: all rows, or a sample of them.
+    heads, rows: the head (counted over all leading axes) and the row within it of each row of `expected`.
+    all_rows: whether these are all rows.
+    right: answers of right programs. The first is computed pair by pair in the arithmetic of the type, float32 for 16-bit
+        types; in these, another has factors of the type and sums in float32, as tensor cores compute.
+    wrong: answers of programs with a known mistake. A mistake may have several answers.
+    """
+
+    operator: str
+    dtype: str
+    expected: dict[str, Array]
+    heads: dict[str, Array]
+    rows: dict[str, Array]
+    all_rows: bool
+    right: tuple[Answer, ...]
+    wrong: tuple[Answer, ...]
+
+    def accepted(self, test: Callable[[Array, Array], bool]) -> list[str]:
+        """Returns the mistakes that a test accepts. It is called with an output and the right answer, [rows, width]."""
+        accepted = dict.fromkeys(answer.name for answer in self.wrong if _accepts(test, answer))
+        return list(accepted)
+
+    def refused(self, test: Callable[[Array, Array], bool]) -> list[str]:
+        """Returns the right programs that a test refuses."""
+        return [answer.name for answer in self.right if not _accepts(test, answer)]
+
+
+def _accepts(test: Callable[[Array, Array], bool], answer: Answer) -> bool:
+    return all(test(output, answer.expected[name]) for name, output in answer.outputs.items())
+
+
+def answers(op: str, /, *, dtype: Any = None, grad: Any = None, most_work: float = 1e9, **tensors: Any) -> Answers:
+    """Returns what right and wrong programs answer to `op` on these tensors, to find out which of them a test accepts.
+
+    dtype: the type of the outputs, such as "bfloat16" or torch.bfloat16; by default that of the first tensor. The tensors
+        are rounded to it first.
+    grad: the incoming gradient, of the shape of the output. With it, the outputs are the gradients.
+    most_work: about how many multiply-adds all answers may cost together. If all rows would cost more, some are sampled.
+    tensors: inputs and parameters of the operator, by the names of `signature(op)`.
+
+    For a test by a formula of your own; `power` answers for allclose:
+        def cosine(out, expected):
+            return (out * expected).sum() / (numpy.linalg.norm(out) * numpy.linalg.norm(expected)) > 0.99
+        subquad.answers("softmax_attention", q=q, k=k, v=v).accepted(cosine)
+    """
+    params, arrays, scalar = _inputs_of(op, dtype, tensors)
+    incoming = [] if grad is None else _calls.named_arrays({"grad": grad})
+    listed = _subquad.answers(op, params, arrays, incoming, scalar, _number("most_work", most_work))
+    expected = {part.output: part.values for part in listed.expected}
+
+    def answer_of(one: _subquad.ListedAnswer) -> Answer:
+        outputs = {part.output: part for part in one.outputs}
+        return Answer(
+            name=one.name,
+            outputs={name: part.values for name, part in outputs.items()},
+            expected={name: expected[name][part.rows] for name, part in outputs.items()},
+            same=one.same,
+        )
+
+    return Answers(
+        operator=op,
+        dtype=scalar,
+        expected=expected,
+        heads={name: heads for name, (heads, _) in zip(expected, listed.sampled)},
+        rows={name: rows for name, (_, rows) in zip(expected, listed.sampled)},
+        all_rows=listed.all_rows,
+        right=tuple(map(answer_of, listed.right)),
+        wrong=tuple(map(answer_of, listed.wrong)),
+    )
+
+
+def _inputs_of(op: str, dtype: Any, tensors: dict[str, Any]) -> tuple[dict[str, Any], list[Any], str]:
+    """Returns the parameters, the inputs and the type of the test. Raises ValueError for outputs."""
+    if "out" in tensors or "grads" in tensors:
+        raise ValueError("out: unexpected argument; right and wrong outputs are computed here, from the inputs")
+    params, inputs = _calls.split(op, tensors)
+    if not inputs:
+        raise ValueError(f"tensors: expected the inputs in signature({op!r}), found none")
+    arrays = _calls.named_inputs(op, inputs)
+    return params, arrays, arrays[0][2] if dtype is None else _type_name(dtype)
 
 
 def _type_name(dtype: Any) -> str:
