@@ -34,7 +34,7 @@ def draw(content, width, title, at):
     room = max(plot_style.text_width(name) for name in names) + 0.1
     block = layout.Block(
         [layout.Cell(shared=index > 0) for index in range(len(content))], ROW * plot_style.scale() * len(names) + 0.1,
-        titled=False, left=room,
+        titled=False, left=room, least=0.5,
     )  # fmt: skip
     panels = "; ".join(f"{layout.letters(index)} {panel.label}" for index, (panel, _) in enumerate(content))
     page = layout.Page([block], title, width, [f"At n = {plot_style.format_count(at)}: {panels}."])
@@ -63,7 +63,8 @@ def draw(content, width, title, at):
         axes.xaxis.set_major_formatter(
             matplotlib.ticker.FuncFormatter(lambda x, _, write=panel.tick_format: write(x) if x else "0")
         )
-        axes.set_xlabel(f"{panel.label}, n = {plot_style.format_count(at)}")
+        words = f"{panel.label}, n = {plot_style.format_count(at)}"
+        axes.set_xlabel(words if plot_style.text_width(words) < place.width else panel.label)
         _name_rows(axes, names)
     return page.finish()
 

@@ -17,16 +17,17 @@ from reports.drawing import plot_style
 from reports.drawing.plot_style import DARK_GREY
 
 RIGHT = 0.09  # after the last panel: half of a tick's label
-INNER = 0.16  # between panels that share a y axis
+INNER, SMALL_INNER = 0.16, 0.24  # between panels that share a y axis; the second where panels are small
 KEY_WIDTH, KEY_GAP = 0.3, 0.06  # a piece of line in front of a label, and the gap between the two
 LABEL_GAP = 0.16  # between two labels of a legend
 LEAST_OWN, LEAST_SHARED = 1.12, 0.85  # the narrowest axes that are set beside others, for letters of 7 points
 # Figures up to NARROW wide are for a column: they have two small panels in a row, with the label of the y axis above each panel,
 # and are at most HIGHEST high.
 NARROW, HIGHEST = 4.0, 4.5
-LEAST_SMALL, LEAST_HEIGHT = 0.48, 0.35
+LEAST_SMALL, LEAST_HEIGHT = 0.44, 0.35
 SMALL_Y_AXIS = 0.52  # the numbers of a y axis alone
 BELOW = 0.03  # the last row
+TITLE_GAP = 0.06  # at least, between titles that begin at the edges of small panels
 OVER = 0.02  # words over a panel may end this far to the right of it
 LETTERS = string.ascii_lowercase
 MARKER_EDGE = {"markeredgecolor": "white", "markeredgewidth": 0.3}
@@ -90,6 +91,7 @@ class Place:
     above: bool  # the words of its y axis are over it
     repeats: bool  # ... and over the panels of the row before
     lines: int  # of the title
+    over: int  # lines of words over the panels of its row
 
     def box(self):
         return self.left, self.top, self.width, self.height
@@ -199,16 +201,18 @@ class Page:
                     default=y,
                 )  # fmt: skip
             repeats = named and one_axis and number > 0
-            titles = block.titled and max(len(title_lines(cell.words, width + left - edge if small else width))
+            titles = block.titled and max(len(title_lines(cell.words, width + left - edge - TITLE_GAP if small else width))
                                           for cell, left, edge, width in zip(row, lefts, edges, widths))  # fmt: skip
             lines = max(titles + (named and not repeats), int(lettered))
-            room = (0.25 + lines) * plot_style.line_height() if lines else 0.05
+            room = (_gap(small) + lines) * plot_style.line_height() if lines else 0.05
             height = squeeze * (min(block.aspect * min(widths), 6.0) if block.aspect else block.height)
             top = own + room + max(cell.above for cell in row)
             for cell, left, edge, width in zip(row, lefts, edges, widths):
                 width = height / block.aspect if block.aspect and squeeze < 1 else width
                 first = cell is row[0] or not cell.shared
-                plan.panels.append(Place(left, top, width, height, cell, edge, first, small, named, repeats, titles))
+                plan.panels.append(
+                    Place(left, top, width, height, cell, edge, first, small, named, repeats, titles, lines)
+                )
             plan.rows.append(height)
             y = top + height + x_axis_room()
         plan.y = y
@@ -261,17 +265,18 @@ class Page:
             lines = []
             if index in self.titles:
                 words, *looks = self.titles[index]
-                room = panel.left + panel.width - (panel.edge if panel.small else panel.left)
+                room = panel.width + (panel.left - panel.edge - TITLE_GAP if panel.small else 0)
                 lines = [(line, *looks) for line in (title_lines(words, room) if panel.lines > 1 else [words])]
+                lines += [("", "normal", "black")] * (panel.over - len(lines))  # titles of a row begin on one line
             if panel.above:
                 if axes.get_ylabel() and not panel.repeats:
-                    lines.append((axes.get_ylabel(), "normal", "black"))
+                    lines = [*lines[: max(panel.over - 1, 1)], (axes.get_ylabel(), "normal", "black")]
                 axes.set_ylabel("")
                 _shrink(axes.xaxis.label, panel.width + INNER)
             letter = f"{letters(index)} " if len(self.axes) > 1 else ""
             lines = lines or [("", "normal", "black")]
             for place, words in enumerate(lines):
-                up = (len(lines) - place - 0.45) * plot_style.line_height() + panel.cell.above
+                up = (len(lines) - place + _gap(panel.small) - 0.7) * plot_style.line_height() + panel.cell.above
                 self._write_over(panel, panel.top - up, letter if place == 0 else "", *words)
         return self
 
@@ -280,7 +285,8 @@ class Page:
         before = plot_style.text_width(letter, weight="bold") if letter else 0.0
         first = self.text(x, y, letter.strip(), weight="bold") if letter else None
         if words:
-            size = size_for(words, panel.left + panel.width + OVER - x - before, weight)
+            over = -TITLE_GAP / 2 if panel.small else OVER
+            size = size_for(words, panel.left + panel.width + over - x - before, weight)
             title = self.text(x + before, y, words, color, size, weight)
             if first:
                 self.after[first] = title
@@ -347,10 +353,15 @@ def narrow():
     return plot_style.width_for(math.inf) <= NARROW
 
 
+def _gap(small):
+    """Room between a panel and the words over it, in lines. Over a small panel they are also over the highest number of its y axis."""
+    return 0.5 if small else 0.25
+
+
 def _before(block, cell, small):
     """Room at the left of a panel's axes."""
     if cell.shared:
-        return INNER
+        return SMALL_INNER if small else INNER
     return block.left or (SMALL_Y_AXIS * plot_style.scale() if small else y_axis_room())
 
 

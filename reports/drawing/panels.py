@@ -229,6 +229,7 @@ def _set_ticks(axes, panel, group, inches, chosen):
     else:
         x_ticks = plot_style.decimal_ticks(*x_limits, most=int(width / (0.48 * plot_style.scale())))
         x_ticks = _inside(x_ticks, x_limits, width, panel.x_format) if panel.x_format else x_ticks
+        x_ticks = _apart(x_ticks, x_limits, width, panel.x_format or plot_style.counts_format(x_ticks))
     y_ticks = panel.ticks(*y_limits, most=plot_style.most_ticks(height, 7))
     x_format = panel.x_format or plot_style.counts_format(x_ticks)
     for axis, ticks, tick_format in ((axes.xaxis, x_ticks, x_format), (axes.yaxis, y_ticks, panel.tick_format)):
@@ -238,6 +239,18 @@ def _set_ticks(axes, panel, group, inches, chosen):
 
 
 RIGHT_ROOM = 0.1  # inches
+
+
+def _apart(ticks, limits, width, tick_format):
+    """Leaves out ticks, from left to right, whose labels would end less than two spaces after the one before."""
+    inches = width / math.log(limits[1] / limits[0])
+    kept, end = [], -math.inf
+    for tick in ticks:
+        place, half = math.log(tick / limits[0]) * inches, plot_style.text_width(tick_format(tick)) / 2
+        if place - half >= end + plot_style.text_width("  "):
+            kept.append(tick)
+            end = place + half
+    return kept
 
 
 def _inside(ticks, limits, width, tick_format):

@@ -45,7 +45,7 @@ def draw(rows, inputs, width, title, notes):
     asked = plot_style.width_for(width)
     inside = words_width > 0.5 * asked  # then they are above their marks
     row = ROW * plot_style.scale() * (2 if inside else 1)
-    block = layout.Block([layout.Cell(labels)], row * len(rows), titled=False)
+    block = layout.Block([layout.Cell(labels)], row * len(rows), titled=False, left=layout.RIGHT if inside else 0.0)
     page = layout.Page([block], title, width, notes, notes[:1])
     (axes,), (left, top, axes_width, height) = page.axes, page.places[0]
     if not inside:
@@ -55,7 +55,7 @@ def draw(rows, inputs, width, title, notes):
         axes.set_position((box.x0 + share, box.y0, box.width - share, box.height))
     _draw_rows(axes, rows, inputs, looks, 0.25 if inside else 0.0)
     for index, (words, _) in enumerate(rows):
-        place = top + (index + (0.28 if inside else 0.5)) * row
+        place = top + (index + (0.28 if inside else 0.5)) * height / len(rows)
         x = left + 0.02 if inside else words_width + 0.06 - plot_style.text_width(words)
         page.text(x, place, words, DARK_GREY, layout.size_for(words, axes_width) if inside else None)
     return page.finish()
@@ -85,7 +85,11 @@ def _beyond(end, limits):
 def _draw_rows(axes, rows, inputs, looks, lower):
     low, high = _limits(rows)
     axes.axvspan(1 / NEAR, NEAR, color=LIGHT_GREY, alpha=0.35, linewidth=0)
-    axes.axvline(1, color=MID_GREY, linewidth=0.7, zorder=1)
+    if lower:  # the line at 1 leaves out the words over the marks
+        for index in range(len(rows)):
+            axes.plot([1, 1], [index, index + 0.5], color=MID_GREY, linewidth=0.7, zorder=1)
+    else:
+        axes.axvline(1, color=MID_GREY, linewidth=0.7, zorder=1)
     for index, (_, entries) in enumerate(rows):
         ordered = sorted(entries, key=lambda entry: inputs.index(entry["input"]))
         for place, entry in enumerate(ordered):

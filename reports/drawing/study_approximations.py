@@ -1,5 +1,6 @@
 """Draws the study of approximations: error against time, one panel for each input, a line for each method."""
 
+from reports.drawing import layout
 from reports.drawing import plot_style
 from reports.drawing.plot_style import BLUE, GREEN, MID_GREY, ORANGE, PURPLE, SKY, VERMILLION, Style
 from reports.drawing.study_page import column, curve, log_y, new_page, tens
@@ -50,8 +51,8 @@ def draw_approximations(study):
         axes.axvline(1, color=MID_GREY, linewidth=0.9, zorder=1)
         axes.set_xscale("log")
         axes.set_xlim(low, high)
-        tens(axes.xaxis, low, high)
-        axes.set_xlabel("time / time of exact attention")
+        tens(axes.xaxis, low, high / 1.2)  # a label at the end would touch the first of the next panel
+        axes.set_xlabel("time / time of exact" + ("" if layout.narrow() else " attention"))
         log_y(axes, column(errors.rows, "error"))
         page.title(axes, f"{name}, n = {input_row['n']}, d = {input_row['d']}")
     page.axes[0].set_ylabel("|out − exact| / |exact|")

@@ -39,17 +39,19 @@ def draw_sparse_patterns(study):
     behind = "".join(
         f"; of {name} {size - n} global tokens stand behind them" for name, size in sizes.items() if size > n
     )
-    titles = {name: f"{name}: {100 * pairs.where(pattern=name)[0]['pairs'] / sizes[name] ** 2:.0f} %" for name in names}
+    titles = {
+        name: f"{name}: {100 * pairs.where(pattern=name)[0]['pairs'] / sizes[name] ** 2:.0f}\u00a0%" for name in names
+    }
     page = new_page(
-        study, [(1, index % ACROSS > 0, []) for index in range(len(names))], aspect=1.0, most=ACROSS, words=list(titles.values()),
+        study, [(1, index > 0, []) for index in range(len(names))], aspect=1.0, most=ACROSS, words=list(titles.values()),
         notes=[f"Filled: the query (row) sees the key (column), of {n}{behind}.", "After each name: the share of pairs that are seen."],
     )  # fmt: skip
-    for index, (axes, name) in enumerate(zip(page.axes, names)):
+    for axes, panel, name in zip(page.axes, page.panels, names):
         image = [[0] * sizes[name] for _ in range(sizes[name])]
         for row in seen.where(pattern=name):
             image[row["query"]][row["key"]] = 1
         axes.imshow(image, cmap=SEEN, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-        _frame(page, axes, titles[name], sizes[name], sizes[name], ("key", "" if index % ACROSS else "query"))
+        _frame(page, axes, titles[name], sizes[name], sizes[name], ("key", "query" if panel.first else ""))
     return page.finish()
 
 

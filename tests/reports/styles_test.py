@@ -24,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import matplotlib.path  # noqa: E402
 import matplotlib.ticker  # noqa: E402
 import matplotlib.transforms  # noqa: E402
 import figures_test  # noqa: E402
@@ -76,6 +77,21 @@ def small_texts(axes):
     scale = matplotlib.transforms.Affine2D().scale(72 / axes.figure.dpi)
     texts = [text for text in axes.texts if getattr(text, "xycoords", None) == "figure points"]
     return [(text.get_text(), text.get_window_extent(renderer).transformed(scale)) for text in texts]
+
+
+def texts_of(page):
+    """Returns [(words, box in pixels)] of everything that is written on the page: labels of axes and ticks as well."""
+    renderer = page.figure.canvas.get_renderer()
+    texts = [text for text in page.figure.texts if text.get_text()]
+    for axis in (axis for axes in page.axes for axis in (axes.xaxis, axes.yaxis)):
+        axis.get_tightbbox(renderer)  # moves labels to their final places
+        texts += [axis.label] if axis.label.get_text() else []
+        low, high = sorted(axis.get_view_interval())
+        for tick in axis.get_major_ticks():
+            label = tick.label1
+            if label.get_visible() and label.get_text() and low <= tick.get_loc() <= high:
+                texts.append(label)
+    return [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
 
 
 def markers_of(axes):
@@ -151,6 +167,7 @@ class StylesTest(unittest.TestCase):
                     page = product.draw()
                     test.check_labels(page, pdf_text.words(plot_style.render(page.figure, "pdf")))
                     test.check_panels(page)
+                    test.check_room(page)
                     test.check_numbers(page)
                     test.check_caption(product.caption(page))
                 except (AssertionError, Warning) as fault:
@@ -188,6 +205,36 @@ class StylesTest(unittest.TestCase):
                 # Boxes have room for letters with tails.
                 self.assertFalse(min(across, down) > 0.04 * page.figure.dpi, f"{first!r} over {second!r}")
 
+    def check_room(self, page):
+        """Checks that texts are on the page, with a gap between those on one line, and that words are on no curve, interval or mark."""
+        joined = {(letter.get_text(), title.get_text()) for letter, title in page.after.items()}
+        texts = texts_of(page)
+        space = plot_style.text_width(" ") * page.figure.dpi
+        for place, (first, box) in enumerate(texts):
+            edge = 0.01 * page.figure.dpi  # of a box, without ink
+            self.assertGreater(box.x0, page.figure.bbox.x0 - edge, f"{first!r} leaves the page")
+            self.assertLess(box.x1, page.figure.bbox.x1 + edge, f"{first!r} leaves the page")
+            for second, other in texts[place + 1 :]:
+                across = max(box.x0, other.x0) - min(box.x1, other.x1)
+                shared = min(box.y1, other.y1) - max(box.y0, other.y0)
+                same_line = shared > 0.35 * min(box.height, other.height)
+                if same_line and (first, second) not in joined:
+                    self.assertGreater(across, 1.1 * space, f"{first!r} and {second!r}")
+        renderer = page.figure.canvas.get_renderer()
+        written = [(text.get_text(), text.get_window_extent(renderer)) for text in page.figure.texts if text.get_text()]
+        for axes in page.axes:
+            # A box has room for letters with tails. What is outside the axes is not drawn.
+            seen = [(words, box.intersection(box.from_extents(box.x0, box.y0 + 2, box.x1, box.y1 - 2), axes.bbox))
+                    for words, box in written]  # fmt: skip
+            seen = [(words, box) for words, box in seen if box]
+            for line in (line for line in axes.lines if seen and line.get_transform() == axes.transData):
+                points = line.get_transform().transform(line.get_xydata())
+                joins = line.get_linestyle() not in ("None", "none", "", " ")
+                path = matplotlib.path.Path(points) if joins and len(points) > 1 else None
+                for words, box in seen:
+                    on = path.intersects_bbox(box, filled=False) if path else any(box.contains(*at) for at in points)
+                    self.assertFalse(on, f"{words!r} on a curve")
+
     def check_numbers(self, page):
         """Checks small texts in panels: they cover no marker and no other text, and each ring's number is nearest to
         its own ring.
@@ -211,6 +258,29 @@ class StylesTest(unittest.TestCase):
         self.assertLessEqual(len(" ".join(caption.short()).split()), captions.WORDS)
         for words in (*caption.short(), *caption.plain()):
             self.assertNotRegex(words, "(Left|Right|Above|Below|Top):")
+
+    def test_words_without_room_are_noticed(self):
+        def side_by_side(page):
+            page.text(0.1, page.height, "first")
+            page.text(0.1 + plot_style.text_width("first "), page.height, "second")
+
+        def on_a_curve(page):
+            x, y = page.inches(page.axes[0], *page.axes[0].lines[0].get_xydata()[20])
+            page.text(x - 0.05, y, "words")
+
+        def over_the_edge(page):
+            page.text(page.width - 0.1, page.height, "words")
+
+        for plant, message in (
+            (side_by_side, "'first' and 'second'"),
+            (on_a_curve, "'words' on a curve"),
+            (over_the_edge, "'words' leaves the page"),
+        ):
+            page = draw_one("nprf-prop1", "default", "column")
+            self.check_room(page)
+            plant(page)
+            with self.subTest(message), self.assertRaisesRegex(AssertionError, message):
+                self.check_room(page)
 
     def test_a_missing_letter_is_noticed(self):
         """A letter without a glyph shows in the warnings and in the PDF when the font with every letter is missing."""
