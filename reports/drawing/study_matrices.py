@@ -6,8 +6,8 @@ import matplotlib.colors
 import matplotlib.ticker
 
 from reports.drawing import plot_style
-from reports.drawing.plot_style import BLUE, LIGHT_GREY
-from reports.drawing.study_page import color_bar, new_page
+from reports.drawing.plot_style import BLUE, DARK_GREY, LIGHT_GREY
+from reports.drawing.study_page import color_bar, column, new_page
 
 ACROSS = 4  # patterns in a row
 SEEN = matplotlib.colors.ListedColormap(["#ffffff", BLUE])
@@ -87,4 +87,47 @@ def draw_shifted_scores(study):
     return page.finish()
 
 
-DRAWINGS = {"sparse_patterns": draw_sparse_patterns, "shifted_scores": draw_shifted_scores}
+def draw_gates(study):
+    """A matrix for each pass: the formulas are its rows, from the one that accepts most, and the lengths its columns."""
+    table = study.table("gates", "gate", "operator", "n", "pass", "wrong_answers", "accepted", "refused")
+    passes, share = table.values("pass"), {}
+    for gate in table.values("gate"):
+        rows = table.where(gate=gate)
+        share[gate] = sum(column(rows, "accepted")) / sum(column(rows, "wrong_answers"))
+    gates = sorted(share, key=lambda gate: (-share[gate], gate.startswith("subquad")))
+    sizes = {name: sorted({row["n"] for row in table.where(**{"pass": name})}) for name in passes}
+    page = new_page(
+        study, [(len(sizes[name]) + 1, index > 0, []) for index, name in enumerate(passes)],
+        height=0.145 * plot_style.scale() * len(gates), left=max(map(plot_style.text_width, gates)) + 0.1,
+        notes=[f"Numbers: how many wrong answers a formula accepts, all operators together ({len(table.values('operator'))}). Colour: "
+               "their share. ×: it refuses a right program, in bfloat16, of at least one operator. –: its source tests no gradients by it.",
+               "Rows of long outputs are sampled, so that formulas that sum over elements, or allow a share of wrong ones, accept more "
+               "in practice."],
+    )  # fmt: skip
+    for index, (axes, name) in enumerate(zip(page.axes, passes)):
+        image = [[math.nan] * len(sizes[name]) for _ in gates]
+        for y, gate in enumerate(gates):
+            for x, n in enumerate(sizes[name]):
+                rows = table.where(gate=gate, n=n, **{"pass": name})
+                words, color = "–", DARK_GREY
+                if rows:
+                    accepted, wrong = sum(column(rows, "accepted")), sum(column(rows, "wrong_answers"))
+                    image[y][x] = accepted / wrong
+                    words = f"{accepted:g}" + ("×" if any(column(rows, "refused")) else "")
+                    color = "white" if image[y][x] > 0.5 else "black"
+                axes.text(x, y, words, ha="center", va="center", color=color, fontsize=plot_style.look().text_size)
+        axes.imshow(image, cmap="Oranges", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        most = max(sum(column(table.where(gate=gates[0], n=n, **{"pass": name}), "wrong_answers")) for n in sizes[name])
+        _frame(page, axes, f"{name}: of up to {most:g}", len(gates), len(sizes[name]), ("", ""))
+        axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator(range(len(sizes[name]))))
+        axes.xaxis.set_major_formatter(
+            matplotlib.ticker.FixedFormatter([plot_style.format_count(n) for n in sizes[name]])
+        )
+        axes.set_xlabel("tokens n", labelpad=1)
+        axes.yaxis.set_major_locator(matplotlib.ticker.FixedLocator(range(len(gates))))
+        axes.yaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([] if index else gates))
+        axes.tick_params(length=0)
+    return page.finish()
+
+
+DRAWINGS = {"sparse_patterns": draw_sparse_patterns, "shifted_scores": draw_shifted_scores, "gates": draw_gates}

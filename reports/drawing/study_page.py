@@ -27,11 +27,12 @@ def verdict_sentences(study, about=""):
 
 
 def new_page(study, panels, height=HEIGHT, notes=(), about="", width=None, most=9, aspect=0.0, after=0.0,
-             one_legend=False, least=0.0, words=()):  # fmt: skip
+             one_legend=False, least=0.0, words=(), left=0.0):  # fmt: skip
     """The layout.Page of a study.
 
     A panel is (share of the width, shares the y axis of the one before, labels); a label is (words, style). `panels` is one
-    row, or a list of rows; `notes` are sentences, the most important first; `words` are their titles, where those may take two lines. `about` is the model that the page is about; its verdicts are those on the model, a page about no
+    row, or a list of rows; `notes` are sentences, the most important first; `words` are their titles, where those may take two lines;
+    `left` is room for the names of rows. `about` is the model that the page is about; its verdicts are those on the model, a page about no
     model has the rest.
     """
     rows = panels if isinstance(panels[0], list) else [panels]
@@ -39,7 +40,7 @@ def new_page(study, panels, height=HEIGHT, notes=(), about="", width=None, most=
         layout.Block(
             [layout.Cell([layout.Label(*label[:2]) for label in labels], share, shared, after=after)
              for share, shared, labels in row],
-            height, True, most, aspect, one_legend=one_legend, least=least,
+            height, True, most, aspect, one_legend=one_legend, least=least, left=left,
         )
         for row in rows
     ]  # fmt: skip

@@ -395,4 +395,35 @@ def margins(study):
     )
 
 
-OF_STUDIES = {"margins": margins}
+SHOWN = 6  # mistakes in a cell
+
+
+def gates(study):
+    """Returns a table of what each formula accepts, by length and pass."""
+    table = study.table("gates", "gate", "operator", "n", "pass", "wrong_answers", "accepted", "names", "refused")
+    formulas = {row["gate"]: row for row in study.table("formulas", "gate", "formula", "source").rows}
+    blocks, rows = [], []
+    for gate in table.values("gate"):
+        texts = []
+        for n, name in sorted(
+            {(row["n"], row["pass"]) for row in table.where(gate=gate)},
+            key=lambda pair: (pair[1] == "backward", pair[0]),
+        ):
+            cells = table.where(gate=gate, n=n, **{"pass": name})
+            mistakes, refused = (
+                sorted({one for cell in cells for one in cell[key].split("; ") if one}) for key in ("names", "refused")
+            )
+            more = f" and {len(mistakes) - SHOWN} more" if len(mistakes) > SHOWN else ""
+            texts.append([plot_style.format_count(n), name, f"{sum(cell['accepted'] for cell in cells):g}",
+                          f"{sum(cell['wrong_answers'] for cell in cells):g}", ", ".join(mistakes[:SHOWN]) + more or "–", "; ".join(refused) or "–"])  # fmt: skip
+            rows += [[gate, *[cell[key] for key in ("operator", "n", "pass", "accepted", "wrong_answers", "names", "refused")]] for cell in cells]  # fmt: skip
+        known = formulas.get(gate)
+        blocks.append((f"{gate}: {known['formula']} ({known['source']})" if known else gate, texts))
+    note = ("x: an output in bfloat16, y: the right answer, p: a program whose every result is in bfloat16. Right programs: in float32, rounded once; "
+            "with factors in bfloat16 and sums in float32; with every result in bfloat16 and sums in float32. Names are of all operators together.")  # fmt: skip
+    columns = ["n", "pass", "accepted", "of", "mistakes that it accepts", "right programs that it refuses"]
+    header = ["gate", "operator", "n", "pass", "accepted", "of", "names", "refused"]
+    return Table([], columns, blocks, note, header, rows, [])
+
+
+OF_STUDIES = {"margins": margins, "gates": gates}

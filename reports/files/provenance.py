@@ -24,6 +24,14 @@ READERS = {
 DERIVED = ("summary/1", "claims/1")
 
 
+def measures(content):
+    """Tells whether a file has measured times or memory. A study all of whose tables are repeatable computes the same numbers on
+    every machine."""
+    if content["format"] == "study/1":
+        return not all(table["repeatable"] for table in content["tables"].values())
+    return content["format"] not in DERIVED
+
+
 def content_of(path):
     """Reads a published file and validates it by the schema of its format."""
     form = result_file.format_of(path)
@@ -42,8 +50,8 @@ def origin(content):
 
 def complaints(folder, root=ROOT):
     """Returns a line for everything that cannot be traced to one commit and one machine, and for implementations of ours that
-    failed. Summaries and claims may come from a later commit than the measurements, but also from an ancestor without changes,
-    and from another machine, since they measure nothing.
+    failed. Summaries, claims and studies without times may come from a later commit than the measurements, but also from an
+    ancestor without changes, and from another machine, since they measure nothing.
     """
     paths = sorted(pathlib.Path(folder).rglob("*.json"))
     if not paths:
@@ -56,13 +64,13 @@ def complaints(folder, root=ROOT):
             lines.append(str(error))
             continue
         here = origin(content)
-        if content["format"] in DERIVED:
-            derived.add(here.get("commit"))
-        else:
+        if measures(content):
             commits.setdefault(here.get("commit"), []).append(path)
+        else:
+            derived.add(here.get("commit"))
         if here.get("dirty") is not False:
             lines.append(f"{path}: expected a build without changes, found dirty: {here.get('dirty')}")
-        if "cpu" in here and content["format"] not in DERIVED:
+        if "cpu" in here and measures(content):
             machines.setdefault(machine(here), []).append(path)
         for record in content.get("records", []):
             programs.setdefault(record["program"], []).append(path)

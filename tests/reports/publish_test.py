@@ -77,6 +77,8 @@ class Provenance(Scratch):
         self.study = json.loads((study / "sinusoidal.json").read_text(encoding="utf-8"))
         self.study["environment"] = {**self.study["environment"], **{name: self.sweep["environment"][name]
                                      for name in ("commit", "dirty", *provenance.MACHINE)}}  # fmt: skip
+        for table in self.study["tables"].values():
+            table["repeatable"] = False  # as if it had times
         (self.results / "speed").mkdir()
         self.write("speed/study.json", self.study)
 
@@ -104,6 +106,15 @@ class Provenance(Scratch):
         self.study["environment"]["commit"] = "0" * 40
         self.write("speed/study.json", self.study)
         self.refused("expected the commit of the other files", f"commit {'0' * 40} is not an ancestor")
+
+    def test_a_study_without_times_may_come_from_another_machine(self):
+        self.study["environment"]["cpu"] = "another"
+        self.write("speed/study.json", self.study)
+        self.refused("another")
+        for table in self.study["tables"].values():
+            table["repeatable"] = True
+        self.write("speed/study.json", self.study)
+        self.assertEqual([], self.found())
 
     def test_a_summary_may_come_from_a_later_commit(self):
         summary = self.results / "summary.json"

@@ -69,7 +69,7 @@ Paper Ours() {
   return {"ours",
           {{"ours-algorithm1-memory", AlgorithmOneMemory}},
           {BaselinesStudy(), ApproximationsStudy(), EmbeddingsStudy(),
-           PrecisionStudy(), MarginsStudy()}};
+           PrecisionStudy(), MarginsStudy(), GatesStudy()}};
 }
 
 }  // namespace subquad

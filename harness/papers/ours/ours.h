@@ -12,5 +12,6 @@ Study ApproximationsStudy();
 Study EmbeddingsStudy();
 Study PrecisionStudy();
 Study MarginsStudy();
+Study GatesStudy();
 
 }  // namespace subquad

@@ -329,6 +329,8 @@ const std::vector<Planted> kPlanted = {
             "rule", "gates"},
     Planted{"GatesTakeOne", "margins", "margins-usual-rules", "margin", "taken",
             0, 1, "rule", "gates"},
+    Planted{"OursAcceptOne", "gates", "gates", "gates", "accepted", 0, 1,
+            "gate", "subquad"},
     Planted{"WrongPair", "sparse_patterns", "sparse-patterns", "pairs", "wrong",
             1, 1},
     Planted{"FullRank", "spectra", "survey-low-rank", "rank", "rank_90", 0, 64},
