@@ -90,44 +90,52 @@ def draw_shifted_scores(study):
 def draw_gates(study):
     """A matrix for each pass: the formulas are its rows, from the one that accepts most, and the lengths its columns."""
     table = study.table("gates", "gate", "operator", "n", "pass", "wrong_answers", "accepted", "refused")
-    passes, share = table.values("pass"), {}
-    for gate in table.values("gate"):
-        rows = table.where(gate=gate)
-        share[gate] = sum(column(rows, "accepted")) / sum(column(rows, "wrong_answers"))
+    share = {gate: _share(table.where(gate=gate)) for gate in table.values("gate")}
     gates = sorted(share, key=lambda gate: (-share[gate], gate.startswith("subquad")))
-    sizes = {name: sorted({row["n"] for row in table.where(**{"pass": name})}) for name in passes}
+    names = [gate.replace("arithmetic in ", "") for gate in gates]
+    sizes = {name: sorted({row["n"] for row in table.where(**{"pass": name})}) for name in table.values("pass")}
+    wrong = [
+        sum(column(table.where(gate=gates[0], n=n, **{"pass": name}), "wrong_answers"))
+        for name in sizes
+        for n in sizes[name]
+    ]
     page = new_page(
-        study, [(len(sizes[name]) + 1, index > 0, []) for index, name in enumerate(passes)],
-        height=0.145 * plot_style.scale() * len(gates), left=max(map(plot_style.text_width, gates)) + 0.1,
-        notes=[f"Numbers: how many wrong answers a formula accepts, all operators together ({len(table.values('operator'))}). Colour: "
-               "their share. ×: it refuses a right program, in bfloat16, of at least one operator. –: its source tests no gradients by it.",
-               "Rows of long outputs are sampled, so that formulas that sum over elements, or allow a share of wrong ones, accept more "
-               "in practice."],
+        study, [(len(lengths), index > 0, []) for index, lengths in enumerate(sizes.values())],
+        height=0.145 * plot_style.scale() * len(gates), left=max(map(plot_style.text_width, names)) + 0.1,
+        notes=[f"Numbers: how many wrong answers a formula accepts, of {min(wrong):g} to {max(wrong):g} at each length "
+               f"({len(table.values('operator'))} operators). Colour: their share. ×: it refuses a right program of at least one "
+               "operator. –: its source tests no gradients by it.",
+               "Rows of long outputs are sampled; formulas that sum over elements, or allow for a share of wrong ones, accept more in "
+               "practice. subquad has two gates: for arithmetic in float32, rounded once, and for arithmetic in bfloat16."],
     )  # fmt: skip
-    for index, (axes, name) in enumerate(zip(page.axes, passes)):
-        image = [[math.nan] * len(sizes[name]) for _ in gates]
+    for index, (axes, (name, lengths)) in enumerate(zip(page.axes, sizes.items())):
+        image = [[math.nan] * len(lengths) for _ in gates]
         for y, gate in enumerate(gates):
-            for x, n in enumerate(sizes[name]):
+            for x, n in enumerate(lengths):
                 rows = table.where(gate=gate, n=n, **{"pass": name})
                 words, color = "–", DARK_GREY
                 if rows:
-                    accepted, wrong = sum(column(rows, "accepted")), sum(column(rows, "wrong_answers"))
-                    image[y][x] = accepted / wrong
-                    words = f"{accepted:g}" + ("×" if any(column(rows, "refused")) else "")
+                    image[y][x] = _share(rows)
+                    words = f"{sum(column(rows, 'accepted')):g}" + ("×" if any(column(rows, "refused")) else "")
                     color = "white" if image[y][x] > 0.5 else "black"
                 axes.text(x, y, words, ha="center", va="center", color=color, fontsize=plot_style.look().text_size)
         axes.imshow(image, cmap="Oranges", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-        most = max(sum(column(table.where(gate=gates[0], n=n, **{"pass": name}), "wrong_answers")) for n in sizes[name])
-        _frame(page, axes, f"{name}: of up to {most:g}", len(gates), len(sizes[name]), ("", ""))
-        axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator(range(len(sizes[name]))))
-        axes.xaxis.set_major_formatter(
-            matplotlib.ticker.FixedFormatter([plot_style.format_count(n) for n in sizes[name]])
-        )
+        _frame(page, axes, name, len(gates), len(lengths), ("", ""))
+        counts = [plot_style.format_count(n) for n in lengths]
+        room = page.panels[index].width / len(lengths)
+        step = 1 if max(map(plot_style.text_width, [count + "  " for count in counts])) < room else 2
+        axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator(range(0, len(lengths), step)))
+        axes.xaxis.set_major_formatter(matplotlib.ticker.FixedFormatter(counts[::step]))
         axes.set_xlabel("tokens n", labelpad=1)
         axes.yaxis.set_major_locator(matplotlib.ticker.FixedLocator(range(len(gates))))
-        axes.yaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([] if index else gates))
+        axes.yaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([] if index else names))
         axes.tick_params(length=0)
     return page.finish()
+
+
+def _share(rows):
+    """The share of wrong answers that are accepted."""
+    return sum(column(rows, "accepted")) / sum(column(rows, "wrong_answers"))
 
 
 DRAWINGS = {"sparse_patterns": draw_sparse_patterns, "shifted_scores": draw_shifted_scores, "gates": draw_gates}
