@@ -6,6 +6,7 @@ import matplotlib.colors
 import matplotlib.ticker
 
 from reports.drawing import plot_style
+from reports.drawing import tables
 from reports.drawing.plot_style import BLUE, DARK_GREY, LIGHT_GREY
 from reports.drawing.study_page import color_bar, column, new_page
 
@@ -89,7 +90,7 @@ def draw_shifted_scores(study):
 
 def draw_gates(study):
     """A matrix for each pass: the formulas are its rows, from the one that accepts most, and the lengths its columns."""
-    table = study.table("gates", "gate", "operator", "n", "pass", "wrong_answers", "accepted", "refused")
+    table = tables.compared_gates(study)
     share = {gate: _share(table.where(gate=gate)) for gate in table.values("gate")}
     gates = sorted(share, key=lambda gate: (-share[gate], gate.startswith("subquad")))
     names = [gate.replace("arithmetic in ", "") for gate in gates]
@@ -105,7 +106,7 @@ def draw_gates(study):
         notes=[f"Numbers: how many wrong answers a formula accepts, of {min(wrong):g} to {max(wrong):g} at each length "
                f"({len(table.values('operator'))} operators). Colour: their share. ×: it refuses a right program of at least one "
                "operator. –: its source tests no gradients by it.",
-               "Rows of long outputs are sampled; formulas that sum over elements, or allow for a share of wrong ones, accept more in "
+               f"Rows are sampled, {min(column(table.rows, 'rows'))} to {max(column(table.rows, 'rows'))} of a case; formulas that sum over elements, or allow for a share of wrong ones, accept more in "
                "practice. subquad has two gates: for arithmetic in float32, rounded once, and for arithmetic in bfloat16."],
     )  # fmt: skip
     for index, (axes, (name, lengths)) in enumerate(zip(page.axes, sizes.items())):
