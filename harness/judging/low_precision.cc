@@ -122,18 +122,23 @@ std::vector<WrongAnswer> LowPrecisionAnswers(const Problem& problem,
                          most_work);
 }
 
+WrongAnswer PlainAnswer(const Problem& problem, const Inputs& inputs,
+                        const Answer& answer) {
+  const std::vector<size_t> all(answer.outputs.size(), SIZE_MAX);
+  if (problem.scalar == Scalar::kFloat64)
+    return AnswerOf("float64", *problem.op->ReferenceDouble(problem, inputs),
+                    answer, all);
+  return AnswerOf("float32", *problem.op->ReferenceFloat(problem, inputs),
+                  answer, all);
+}
+
 std::vector<WrongAnswer> RightAnswers(const Problem& problem,
                                       const Inputs& inputs,
                                       const Answer& answer, double most_work) {
-  const std::vector<size_t> all(answer.outputs.size(), SIZE_MAX);
-  if (problem.scalar == Scalar::kFloat64)
-    return {AnswerOf("float64", *problem.op->ReferenceDouble(problem, inputs),
-                     answer, all)};
-  std::vector<WrongAnswer> right = {AnswerOf(
-      "float32", *problem.op->ReferenceFloat(problem, inputs), answer, all)};
+  std::vector<WrongAnswer> right = {PlainAnswer(problem, inputs, answer)};
   const Format own = problem.scalar == Scalar::kBFloat16 ? Format::BFloat16()
                                                          : Format::Float16();
-  if (problem.scalar != Scalar::kFloat32)
+  if (Info(problem.scalar).bytes == 2)
     for (WrongAnswer& other : EmulatedAnswers(
              {{kFactorsInType, Factors(own, Format::Float32())},
               {kResultsInType,

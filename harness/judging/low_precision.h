@@ -23,11 +23,15 @@ inline constexpr char kFactorsInType[] = "factors in its type, sums in float32";
 inline constexpr char kResultsInType[] =
     "factors and results in its type, sums in float32";
 
-// Returns the answers of right programs. The first is that of the plain program
-// for all rows, in the arithmetic of the scalar type: float32 for 16-bit types.
-// For these, two follow whose sums are in float32: one with factors in the
-// type, as matrix units compute, and one that also stores every result in the
-// type, as a program of several kernels does. They cover as many rows as
+// Returns the answer of the plain program for all rows, in the arithmetic of
+// the scalar type: float32 for 16-bit types.
+WrongAnswer PlainAnswer(const Problem& problem, const Inputs& inputs,
+                        const Answer& answer);
+
+// Returns the answers of right programs. The first is PlainAnswer. For 16-bit
+// types, two follow whose sums are in float32: one with factors in the type, as
+// matrix units compute, and one that also stores every result in the type, as a
+// program of several kernels does. They cover as many rows as
 // LowPrecisionAnswers.
 std::vector<WrongAnswer> RightAnswers(const Problem& problem,
                                       const Inputs& inputs,

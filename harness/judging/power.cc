@@ -161,12 +161,18 @@ TestAnswers AnswersOfTest(const Problem& problem, const Inputs& inputs,
   for (WrongAnswer& wrong :
        UsualConfusions(problem, inputs, expected, most_rows))
     keep(wrong, wrong.hidden_by_shapes && is_same(wrong));
-  const double emulated = most_work / kEmulated;
   for (WrongAnswer& wrong :
-       LowPrecisionAnswers(problem, inputs, expected, emulated))
+       LowPrecisionAnswers(problem, inputs, expected, most_work / kEmulated))
     keep(wrong, false);
-  answers.right = RightAnswers(problem, inputs, expected, emulated);
   return answers;
+}
+
+std::vector<WrongAnswer> RightAnswersOfTest(const Problem& problem,
+                                            const Inputs& inputs,
+                                            const TestAnswers& answers,
+                                            double most_work) {
+  return RightAnswers(problem, inputs, *answers.expected,
+                      most_work / kEmulated);
 }
 
 Power PowerOf(const Problem& problem, const Inputs& inputs,
@@ -196,7 +202,8 @@ Power PowerOf(const Problem& problem, const Inputs& inputs,
     else if (tried.over < position->over)
       *position = tried;
   }
-  power.right = LargestOver(tolerance, problem, stored, answers.right.front());
+  power.right = LargestOver(tolerance, problem, stored,
+                            PlainAnswer(problem, inputs, expected));
   if (Info(problem.scalar).bytes == 2)
     power.right = std::max(
         power.right,

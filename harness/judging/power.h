@@ -40,9 +40,6 @@ struct TestAnswers {
   // those that these inputs make equal to the right answer although others
   // would not. One mistake may have several answers.
   std::vector<WrongAnswer> wrong;
-  // Of right programs, named after their arithmetic; the first is the plain
-  // program.
-  std::vector<WrongAnswer> right;
 };
 
 // Returns the answers to a problem whose inputs are in the scalar type of the
@@ -50,6 +47,14 @@ struct TestAnswers {
 // are on a sample. Throws InvalidInput if the problem has no answer.
 TestAnswers AnswersOfTest(const Problem& problem, const Inputs& inputs,
                           double most_work);
+
+// Returns the answers of right programs on the same rows, named after their
+// arithmetic; the first is the plain program. They cost about as much as the
+// wrong answers of the same kinds.
+std::vector<WrongAnswer> RightAnswersOfTest(const Problem& problem,
+                                            const Inputs& inputs,
+                                            const TestAnswers& answers,
+                                            double most_work);
 
 // Rows of one output as a program returns them.
 struct ReturnedRows {

@@ -62,8 +62,8 @@ ListedAnswers AnswersTo(const std::string& op, nb::dict params,
         incoming.empty() ? std::nullopt : std::optional(incoming.front()),
         ParseScalar(scalar), {});
     const Problem& problem = test.backward ? *test.backward : test.problem;
-    const TestAnswers answers = AnswersOfTest(
-        problem, test.backward ? test.backward_inputs : test.inputs, most_work);
+    const Inputs& read = test.backward ? test.backward_inputs : test.inputs;
+    const TestAnswers answers = AnswersOfTest(problem, read, most_work);
     ListedAnswers listed;
     for (const OutputAnswer& output : answers.expected->outputs) {
       OutputRows right{output.name, {}, {}, output.width};
@@ -74,7 +74,8 @@ ListedAnswers AnswersTo(const std::string& op, nb::dict params,
       listed.sampled.push_back(output.selection.rows);
       listed.all_rows = listed.all_rows && output.selection.all;
     }
-    for (const WrongAnswer& right : answers.right)
+    for (const WrongAnswer& right :
+         RightAnswersOfTest(problem, read, answers, most_work))
       listed.right.push_back(Listed(problem, *answers.stored, right));
     for (const WrongAnswer& wrong : answers.wrong)
       if (!wrong.small_by_design)

@@ -181,18 +181,17 @@ def _alike_sentences(content):
                 clusters.append([name])
         where = f"{layout.letters(index)} " if len(content) > 1 else ""
         percent = round(100 * (ALIKE - 1))
-        results += [f"{where}{_and(names)} coincide within {percent} %." for names in clusters if len(names) > 1]
+        results += [
+            f"{where}{plot_style.list_words(names, '; ')} coincide within {percent} %."
+            for names in clusters
+            if len(names) > 1
+        ]
     return results
 
 
 def _alike(entry, other):
     shared = entry.keys() & other.keys()
     return len(shared) >= 3 and all(1 / ALIKE <= entry[n] / other[n] <= ALIKE for n in shared)
-
-
-def _and(names):
-    """Labels may contain commas."""
-    return " and ".join(filter(None, ["; ".join(names[:-1]), names[-1]]))
 
 
 def _reach_sentence(content):
@@ -206,7 +205,10 @@ def _reach_sentence(content):
     if len(sizes) < 2:
         return ""
     write = plot_style.counts_format(largest.values())
-    ends = [f"{write(n)} of {_and([name for name in largest if largest[name] == n])}" for n, _ in sizes[1:]]
+    ends = [
+        f"{write(n)} of {plot_style.list_words([name for name in largest if largest[name] == n], '; ')}"
+        for n, _ in sizes[1:]
+    ]
     return f"Largest measured n: {_listed(ends)}; {write(sizes[0][0])} of the rest."
 
 

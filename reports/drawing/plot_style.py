@@ -380,6 +380,11 @@ def counts_format(values):
     return format_count if all(value % 1024 == 0 for value in values if value >= 1000) else format_decimal_count
 
 
+def list_words(words, separator=", "):
+    """Joins words, the last by `and`. Labels that contain commas need another separator."""
+    return " and ".join(filter(None, [separator.join(words[:-1]), *words[-1:]]))
+
+
 def three_digits(value):
     """Three significant digits, as harness/base/digits.h writes them: 0.0425, 23.5, 1620 rather than 1.62e+03."""
     size = abs(value)

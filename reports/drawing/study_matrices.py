@@ -6,7 +6,6 @@ import matplotlib.colors
 import matplotlib.ticker
 
 from reports.drawing import plot_style
-from reports.drawing import tables
 from reports.drawing.plot_style import BLUE, DARK_GREY, LIGHT_GREY
 from reports.drawing.study_page import color_bar, column, new_page
 
@@ -90,24 +89,25 @@ def draw_shifted_scores(study):
 
 def draw_gates(study):
     """A matrix for each pass: the formulas are its rows, from the one that accepts most, and the lengths its columns."""
-    table = tables.compared_gates(study)
+    table = study.table("gates", "gate", "own", "operator", "n", "pass", "rows", "wrong_answers", "accepted", "refused")
+    own = set(table.values("gate")) - set(table.values("gate", own=""))
     share = {gate: _share(table.where(gate=gate)) for gate in table.values("gate")}
-    gates = sorted(share, key=lambda gate: (-share[gate], gate.startswith("subquad")))
-    names = [gate.replace("arithmetic in ", "") for gate in gates]
+    gates = sorted(share, key=lambda gate: (-share[gate], gate in own))
     sizes = {name: sorted({row["n"] for row in table.where(**{"pass": name})}) for name in table.values("pass")}
     wrong = [
-        sum(column(table.where(gate=gates[0], n=n, **{"pass": name}), "wrong_answers"))
+        max(sum(column(table.where(gate=gate, n=n, **{"pass": name}), "wrong_answers")) for gate in gates)
         for name in sizes
         for n in sizes[name]
     ]
     page = new_page(
         study, [(len(lengths), index > 0, []) for index, lengths in enumerate(sizes.values())],
-        height=0.145 * plot_style.scale() * len(gates), left=max(map(plot_style.text_width, names)) + 0.1,
+        height=0.145 * plot_style.scale() * len(gates), left=max(map(plot_style.text_width, gates)) + 0.1,
         notes=[f"Numbers: how many wrong answers a formula accepts, of {min(wrong):g} to {max(wrong):g} at each length "
                f"({len(table.values('operator'))} operators). Colour: their share. ×: it refuses a right program of at least one "
                "operator. –: its source tests no gradients by it.",
                f"Rows are sampled, {min(column(table.rows, 'rows'))} to {max(column(table.rows, 'rows'))} of a case; formulas that sum over elements, or allow for a share of wrong ones, accept more in "
-               "practice. subquad has two gates: for arithmetic in float32, rounded once, and for arithmetic in bfloat16."],
+               "practice. subquad has two gates: for arithmetic in float32, rounded once, and for arithmetic in bfloat16.",
+               _differences(study)],
     )  # fmt: skip
     for index, (axes, (name, lengths)) in enumerate(zip(page.axes, sizes.items())):
         image = [[math.nan] * len(lengths) for _ in gates]
@@ -129,9 +129,22 @@ def draw_gates(study):
         axes.xaxis.set_major_formatter(matplotlib.ticker.FixedFormatter(counts[::step]))
         axes.set_xlabel("tokens n", labelpad=1)
         axes.yaxis.set_major_locator(matplotlib.ticker.FixedLocator(range(len(gates))))
-        axes.yaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([] if index else names))
+        axes.yaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([] if index else gates))
         axes.tick_params(length=0)
     return page.finish()
+
+
+def _differences(study):
+    """Says in what this comparison differs from the tests of the sources."""
+    formulas = study.table("formulas", "gate", "against", "made_for")
+
+    def those(**wanted):
+        return plot_style.list_words(formulas.values("gate", **wanted))
+
+    return (f"Every formula compares with the exact answer here; the tests of {those(against='bfloat16')} compare with a "
+            f"program in bfloat16, {those(against='author')} with what an author gives. Tolerances that "
+            f"{those(made_for='attention')} have for softmax attention judge all operators here, on N(0, 1) "
+            "numbers.")  # fmt: skip
 
 
 def _share(rows):

@@ -427,8 +427,7 @@ def _draw_cost(study):
     parameters = study.content["parameters"]
     notes = ["Time of the case with the largest error, with intervals of the median.",
              f"Inputs: exp(bias) falls to exp(−{max(parameters['range']):g}), and the keys of the second half are scaled by "
-             f"{parameters['drop']:g}. The figure real-inputs has normal numbers, photographs and tensors of trained "
-             "models.", *_wide_against_narrow(cost)]  # fmt: skip
+             f"{parameters['drop']:g}. The figure real-inputs has other inputs.", *_wide_against_narrow(cost)]  # fmt: skip
     page = new_page(study, [(1, False, [(name, plot_style.style_of(name)) for name in names])], about="cost", notes=notes,
                     width=plot_style.look().column)  # fmt: skip
     (axes,) = page.axes

@@ -398,20 +398,9 @@ def margins(study):
 SHOWN = 6  # mistakes in a cell
 
 
-def compared_gates(study):
-    """Returns the rows of the cases to which formulas of others were applied, not only our own gates."""
-    table = study.table("gates", "gate", "operator", "case", "n", "pass", "rows", "wrong_answers", "accepted", "names", "refused")  # fmt: skip
-    others = {_setting(row) for row in table.rows if not row["gate"].startswith("subquad")}
-    return table.restricted(lambda row: _setting(row) in others)
-
-
-def _setting(row):
-    return row["case"], row["n"], row["pass"]
-
-
 def gates(study):
     """Returns a table of what each formula accepts, by length and pass."""
-    table = compared_gates(study)
+    table = study.table("gates", "gate", "operator", "n", "pass", "accepted", "wrong_answers", "names", "refused")
     formulas = {row["gate"]: row for row in study.table("formulas", "gate", "formula", "source").rows}
     blocks, rows = [], []
     for gate in table.values("gate"):

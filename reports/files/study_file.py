@@ -1,6 +1,5 @@
 """Reads study files (format study/1). A file that does not follow study.schema.json raises InputError with one line."""
 
-import copy
 import math
 import pathlib
 
@@ -24,12 +23,6 @@ class Table:
 
     def where(self, **wanted):
         return [row for row in self.rows if all(row[name] == value for name, value in wanted.items())]
-
-    def restricted(self, wanted):
-        """Returns the table with only the rows for which wanted(row) is true."""
-        table = copy.copy(self)
-        table.rows = [row for row in self.rows if wanted(row)]
-        return table
 
     def values(self, column, **wanted):
         """Returns the distinct values of a column, in their order."""

@@ -178,7 +178,8 @@ class Answers:
     heads, rows: the head (counted over all leading axes) and the row within it of each row of `expected`.
     all_rows: whether these are all rows.
     right: answers of right programs. The first is computed pair by pair in the arithmetic of the type, float32 for 16-bit
-        types; in these, another has factors of the type and sums in float32, as tensor cores compute.
+        types. In these, two follow with sums in float32, unless they would take too long: one with factors of the type,
+        as tensor cores compute, and one that also rounds every result to the type, as a program of several kernels does.
     wrong: answers of programs with a known mistake. A mistake may have several answers.
     """
 
