@@ -102,7 +102,7 @@ GREYS = tuple(
     for color, dashes, marker in zip((BLACK, DARK_GREY, MID_GREY, "#8c8c8c"), DASHES, ("o", "s", "^", "D"))
 )
 # One feature map looks the same in every figure.
-FEATURE_MAPS = {"prf": SERIES[0], "orf": SERIES[2], "sphere": SERIES[3], "prf_hyperbolic": SERIES[4], "trf": SERIES[1],
+FEATURE_MAPS = {"prf": SERIES[0], "orf": SERIES[2], "sphere": SERIES[3], "prf_hyperbolic": SERIES[4], "trf": SERIES[1], "trf_clipped": SERIES[5],
                 "elu1": Style(BLACK, DASH_DOT_DOT, None)}  # fmt: skip
 
 

@@ -79,22 +79,25 @@ def _map_panels(study, note, nulls, value, models=(None,), wide=False):
 
 
 # Baselines without random features, by their names in the table.
-WITHOUT = {"taylor1_clipped": ("Taylor, none negative", Style(MID_GREY, plot_style.DASHED, None)),
+WITHOUT = {"taylor1_clipped": ("1 + q k, none negative", Style(MID_GREY, plot_style.DASHED, None)),
+           "taylor1": ("1 + q k", Style(MID_GREY, plot_style.DASH_DOT, None)),
            "uniform": ("equal weights", Style(MID_GREY, plot_style.DOTTED, None)),
            "another sentence": ("another sentence", Style(MID_GREY, plot_style.LONG, None))}  # fmt: skip
 
 
 def draw_embeddings(study):
-    table = study.table("cosine", "model", "map", "m", "median", "low", "high")
+    table = study.table("cosine", "model", "map", "m", "draws", "median", "low", "high")
     models, kinds = table.values("model"), [kind for kind in table.values("map") if kind in MAPS]
     random = [kind for kind in kinds if any(row["m"] > 0 for row in table.where(map=kind))]
     features = sorted({row["m"] for row in table.rows if row["m"] > 0})
     labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in random] + list(WITHOUT.values())
     page = new_page(
         study, [(1, index > 0, [] if index else labels) for index in range(len(models))],
-        notes=["Cosine similarity to the embedding of the unchanged model: median and middle 80 % of the sentences.",
+        notes=["Cosine similarity to the embedding of the unchanged model: median and middle 80 % of the sentences"
+               f"{_of_draws(table)}.",
                "Every attention of every layer is replaced, nothing is retrained; grey: weights without random features, and "
-               "the unchanged embedding of another sentence."],
+               "the unchanged embedding of another sentence. Without their negative weights, TRF and 1 + q k are no products of "
+               "features any more and take n² operations."],
     )  # fmt: skip
     for axes, model in zip(page.axes, models):
         for kind in random:
@@ -112,6 +115,11 @@ def draw_embeddings(study):
         page.title(axes, model)
     page.axes[0].set_ylabel("cosine")
     return page.finish()
+
+
+def _of_draws(table):
+    draws = max(table.values("draws"))
+    return f" and {draws:g} draws" if draws > 1 else ""
 
 
 def draw_feature_maps(study):

@@ -12,7 +12,7 @@ from reports.drawing.plot_style import DARK_GREY, MID_GREY
 HEIGHT = 1.6
 STYLES = plot_style.SERIES
 MAPS = plot_style.FEATURE_MAPS
-MAP_NAMES = {"prf": "PRF", "orf": "ORF", "sphere": "Sphere-PRF", "prf_hyperbolic": "hyperbolic PRF", "trf": "TRF",
+MAP_NAMES = {"prf": "PRF", "orf": "ORF", "sphere": "Sphere-PRF", "prf_hyperbolic": "hyperbolic PRF", "trf": "TRF", "trf_clipped": "TRF, none negative",
              "elu1": "elu + 1"}  # fmt: skip
 THEORY = plot_style.Style(MID_GREY, plot_style.DOTTED, None)
 

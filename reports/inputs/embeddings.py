@@ -35,8 +35,9 @@ except ImportError as error:
 TEXTS = ("declaration.txt", "constitution.txt")
 SHORTEST, LONGEST = 12, 96  # tokens of a sentence, with the two special ones
 FEATURES = (16, 64, 256)
-DRAWS = 1  # of the random features; every head of every layer has its own
-RANDOM = ("prf", "orf", "trf")
+DRAWS = 5  # of the random features; every head of every layer has its own
+# Random features, and those of whose weights the negative ones are left out. Both have the same draws.
+RANDOM = {"prf": "prf", "orf": "orf", "trf": "trf", "trf_clipped": "trf"}
 FIXED = ("softmax", "elu1", "uniform", "bias", "taylor1", "taylor1_clipped", "normalised")
 
 
@@ -172,6 +173,13 @@ def biased(kernel, bias):
     return kernel / kernel.sum(axis=-1, keepdims=True)
 
 
+def clipped(kernel):
+    """A kernel without its negative values; equal weights in rows that have no others. It costs n^2, as features do not."""
+    kernel = np.maximum(kernel, 0)
+    kernel[kernel.sum(axis=-1) == 0] = 1
+    return kernel
+
+
 def fixed_weights(name):
     def weights(q, k, bias, _):
         if name == "normalised":
@@ -188,18 +196,14 @@ def fixed_weights(name):
         if name == "elu1":
             q, k = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (q, k))
             return biased(q @ k.transpose(0, 2, 1), bias)
-        kernel = 1 + dots
-        if name == "taylor1_clipped":
-            kernel = np.maximum(kernel, 0)
-            kernel[kernel.sum(axis=-1) == 0] = 1
-        return biased(kernel, bias)
+        return biased(clipped(1 + dots) if name == "taylor1_clipped" else 1 + dots, bias)
 
     return weights
 
 
 def omegas(name, rows, model, draw):
     """[layers, heads, rows, d]: every head of every layer has its own."""
-    source = np.random.Generator(np.random.Philox(key=[draw, RANDOM.index(name)]))
+    source = np.random.Generator(np.random.Philox(key=[draw, ("prf", "orf", "trf").index(name)]))
     shape = (model.layers, model.heads, rows, model.width)
     omega = source.standard_normal(shape)
     if name == "orf":  # blocks of d orthogonal rows of independent lengths
@@ -215,17 +219,18 @@ def omegas(name, rows, model, draw):
 
 
 def random_weights(name, features, model, draw):
-    rows = features // (2 if name == "trf" else 1)
-    omega = omegas(name, rows, model, draw)
+    kind = RANDOM[name]
+    omega = omegas(kind, features // (2 if kind == "trf" else 1), model, draw)
 
     def weights(q, k, bias, layer):
         q, k = scaled(q, k)
         seen_q, seen_k = (x @ omega[layer].transpose(0, 2, 1) for x in (q, k))
         half_q, half_k = ((x * x).sum(axis=-1, keepdims=True) / 2 for x in (q, k))
-        if name == "trf":
+        if kind == "trf":
             waves = [np.concatenate([np.cos(x), np.sin(x)], axis=-1) for x in (seen_q, seen_k)]
             growth = np.exp(half_k - half_k.max(axis=1, keepdims=True)).transpose(0, 2, 1)
-            return biased((waves[0] @ waves[1].transpose(0, 2, 1)) * growth, bias)
+            kernel = waves[0] @ waves[1].transpose(0, 2, 1)
+            return biased((kernel if name == kind else clipped(kernel)) * growth, bias)
         # A common factor of a query's features, or of all keys', cancels.
         seen_q, seen_k = seen_q - half_q, seen_k - half_k
         seen_q = np.exp(seen_q - seen_q.max(axis=-1, keepdims=True))

@@ -157,8 +157,4 @@ inline constexpr double kSine = MostOver(&Row::sine, &Row::fastrpb),
 // "Up to" so many times cheaper.
 inline constexpr double kSaidSine = 3, kSaidConv = 30;
 
-// A ratio this many times the table's is a matter of the programs, not of the
-// methods.
-inline constexpr double kFarBeyond = 3;
-
 }  // namespace subquad::fastrpb_tables

@@ -124,6 +124,16 @@ Holds AtLeast(const Measured& ratio, double limit) {
                               : Holds::kNo;
 }
 
+Holds UpTo(const Measured& largest, double claimed) {
+  const Interval ends = largest.interval;
+  if (!std::isfinite(ends.low) || !std::isfinite(ends.high))
+    return Holds::kMissing;
+  if (ends.high < claimed / kUpTo) return Holds::kNo;
+  return ends.low >= claimed / kUpTo && ends.high <= claimed * kUpTo
+             ? Holds::kYes
+             : Holds::kBetween;
+}
+
 std::string RatioText(const Measured& measured, const RatioWords& words) {
   const bool worse = measured < 1;
   const double ratio = worse ? 1 / measured.value : measured.value;

@@ -55,6 +55,13 @@ std::string NoGrowth(const RecipeCurve& curve, const std::string& what);
 // where an end is unknown.
 Holds AtLeast(const Measured& ratio, double limit);
 
+// "Up to" so many times, with the largest ratio that was measured: yes within a
+// factor of kUpTo of the claimed number, as another machine has other ratios;
+// no where it does not come near it; in part where it is larger, since the
+// claim then says too little, or the interval reaches over an end.
+inline constexpr double kUpTo = 1.5;
+Holds UpTo(const Measured& largest, double claimed);
+
 // A claim that something is `limit` times better than another. The words follow
 // the number: with a ratio of 0.5 it is "2 times slower", not "0.5 times
 // faster".

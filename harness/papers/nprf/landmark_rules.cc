@@ -122,7 +122,6 @@ Finding Landmarks(const Evidence& evidence) {
       .Give("q", {kN, kWidth}, q)
       .Give("k", {kN, kWidth}, k)
       .Give("v", {kN, kWidth}, v);
-  AddPrograms(finding, run, "attention through landmarks", run.Programs());
   const Measured gap = finding.Measure(
       "difference of the formula as counted",
       LargestDifference(ThroughLandmarks<double>(q, k, v, kPieces, kSteps),
@@ -147,6 +146,7 @@ Finding Landmarks(const Evidence& evidence) {
               fmt::format("run on numbers that count, 16 landmarks take {} "
                           "(results within {})",
                           fixed.text, gap));
+  AddPrograms(finding, run, "attention through landmarks", run.Programs());
   finding.Note(
       fmt::format("that is for as many landmarks at any length: with "
                   "one for 16 tokens it is {}",

@@ -13,7 +13,10 @@
 // settings where it still is are not judged. Every setting has its own draws.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "harness/base/inference.h"
@@ -245,6 +248,10 @@ std::string Looseness(const StudyTable& table) {
   std::vector<std::vector<double>> x;
   std::vector<double> y;
   double least = HUGE_VAL, most = 0;
+  // (log epsilon, log m) of each n and R: the growth with 1/epsilon differs
+  // among them.
+  std::map<std::pair<double, double>, std::vector<std::pair<double, double>>>
+      of_lengths;
   for (size_t r = 0; r < table.rows.size(); ++r) {
     if (!table.Flag(r, "judged")) continue;
     const double radius = table.Number(r, "R"), m = table.Number(r, "m"),
@@ -252,6 +259,8 @@ std::string Looseness(const StudyTable& table) {
     x.push_back({std::log(table.Number(r, "n")), radius * radius,
                  std::log(table.Number(r, "epsilon"))});
     y.push_back(std::log(m));
+    of_lengths[{table.Number(r, "n"), radius}].emplace_back(x.back()[2],
+                                                            y.back());
     least = Least(least, over);
     most = Worst(most, over);
   }
@@ -262,10 +271,20 @@ std::string Looseness(const StudyTable& table) {
       least, most, x.size());
   if (x.size() <= 4 || !std::isfinite(most)) return text;
   const std::vector<Estimate> slopes = FitSlopes(x, y);
-  return text + fmt::format(
-                    ", where that grows about like n^{:.2f} exp({:.2f} R^2) "
-                    "epsilon^{:.2f}",
-                    slopes[0].value, slopes[1].value, slopes[2].value);
+  double flattest = -HUGE_VAL, steepest = HUGE_VAL;
+  for (auto& [lengths, points] : of_lengths) {
+    if (points.size() < 2) continue;
+    std::ranges::sort(points);
+    const double slope = (points.back().second - points.front().second) /
+                         (points.back().first - points.front().first);
+    flattest = std::max(flattest, slope);
+    steepest = std::min(steepest, slope);
+  }
+  return text +
+         fmt::format(
+             ", where that grows about like n^{:.2f} exp({:.2f} R^2), and like "
+             "epsilon^{:.2f} to epsilon^{:.2f} by n and R",
+             slopes[0].value, slopes[1].value, flattest, steepest);
 }
 
 // 2e/(1-e) < 4e, on both sides of 1/2.

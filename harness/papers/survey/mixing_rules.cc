@@ -50,8 +50,6 @@ double PermutationGap(const OperatorRun& run) {
 Finding DynamicConvolution(const Evidence& evidence) {
   Finding finding(evidence);
   const OperatorRun run = Convolution(7, true);
-  AddPrograms(finding, run, "dynamic convolution over 7 tokens",
-              run.Programs());
   const Measured gap = finding.Measure("difference of a window of 7",
                                        PermutationGap(run)),
                  single = finding.Measure("difference of a window of 1",
@@ -68,6 +66,8 @@ Finding DynamicConvolution(const Evidence& evidence) {
                           "same: it is the window that knows the order, not "
                           "that the weights are determined by the inputs",
                           average));
+  AddPrograms(finding, run, "dynamic convolution over 7 tokens",
+              run.Programs());
   return finding;
 }
 
@@ -113,7 +113,6 @@ double Bend(const OperatorRun& run, const std::vector<std::string>& inputs) {
 Finding SynthesizerRule(const Evidence& evidence) {
   Finding finding(evidence);
   const OperatorRun run = Synthesizer("dense");
-  AddPrograms(finding, run, "the synthesizer", run.Programs());
   const Measured bend = finding.Measure("bend of the synthesizer",
                                         Bend(run, {"x"})),
                  control = finding.Measure(
@@ -125,6 +124,7 @@ Finding SynthesizerRule(const Evidence& evidence) {
                           "does: no weight of theirs changes (attention to "
                           "queries and keys bends by {})",
                           bend, control));
+  AddPrograms(finding, run, "the synthesizer", run.Programs());
   return finding;
 }
 
@@ -142,12 +142,8 @@ double GapOfSums(const OperatorRun& run) {
 Finding RandomSynthesizer(const Evidence& evidence) {
   Finding finding(evidence);
   double most = 0;
-  for (const char* kind : {"random", "factorized"}) {
-    const OperatorRun run = Synthesizer(kind);
-    AddPrograms(finding, run, fmt::format("the {} synthesizer", kind),
-                run.Programs());
-    most = LargestOf(most, GapOfSums(run));
-  }
+  for (const char* kind : {"random", "factorized"})
+    most = LargestOf(most, GapOfSums(Synthesizer(kind)));
   const Measured gap = finding.Measure("difference from the sum", most),
                  control = finding.Measure("difference with weights from data",
                                            GapOfSums(Synthesizer("dense")));
@@ -158,6 +154,11 @@ Finding RandomSynthesizer(const Evidence& evidence) {
                   "outputs within {} (with scores from the tokens the "
                   "difference is {})",
                   gap, control));
+  for (const char* kind : {"random", "factorized"}) {
+    const OperatorRun run = Synthesizer(kind);
+    AddPrograms(finding, run, fmt::format("the {} synthesizer", kind),
+                run.Programs());
+  }
   return finding;
 }
 
@@ -175,7 +176,6 @@ OperatorRun Gmlp(bool mixes) {
 Finding Glu(const Evidence& evidence) {
   Finding finding(evidence);
   const OperatorRun mlp = Gmlp(true);
-  AddPrograms(finding, mlp, "the gated MLP", mlp.Programs());
   const Measured unit = finding.Measure("difference of the unit",
                                         PermutationGap(Gmlp(false))),
                  gap = finding.Measure("difference of the MLP",
@@ -185,6 +185,7 @@ Finding Glu(const Evidence& evidence) {
                           "linear unit within {}, and change that of a gated "
                           "MLP with a Toeplitz matrix by {}",
                           unit, gap));
+  AddPrograms(finding, mlp, "the gated MLP", mlp.Programs());
   return finding;
 }
 
@@ -240,9 +241,6 @@ Finding Graphs(const Evidence& evidence) {
   Finding finding(evidence);
   const OperatorRun convolution = Graph("convolution"),
                     attention = Graph("attention");
-  AddPrograms(finding, convolution, "graph convolution",
-              convolution.Programs());
-  AddPrograms(finding, attention, "graph attention", attention.Programs());
   const Measured gap = finding.Measure("difference of convolution from the sum",
                                        GapOfSums(convolution)),
                  of_data =
@@ -263,6 +261,9 @@ Finding Graphs(const Evidence& evidence) {
               fmt::format("a token that changes moves rows with an edge to it "
                           "by {} and all others by {}, with both",
                           neighbours, rest));
+  AddPrograms(finding, convolution, "graph convolution",
+              convolution.Programs());
+  AddPrograms(finding, attention, "graph attention", attention.Programs());
   return finding;
 }
 
@@ -337,9 +338,6 @@ Finding LearnedSparsity(const Evidence& evidence) {
   double most = 0, changed = HUGE_VAL;
   for (const char* kind : {"lsh", "centroids"}) {
     const OperatorRun run = Clustered(kind);
-    AddPrograms(finding, run,
-                fmt::format("attention within clusters ({})", kind),
-                run.Programs());
     most = LargestOf(most, Share(PairsSeen(run)));
     changed = LeastOf(changed, ShareThatChanges(run));
   }
@@ -371,6 +369,12 @@ Finding LearnedSparsity(const Evidence& evidence) {
                           "changes moves its own block and the one that the "
                           "logits bring it to by {}, and others by {}",
                           near, far));
+  for (const char* kind : {"lsh", "centroids"}) {
+    const OperatorRun run = Clustered(kind);
+    AddPrograms(finding, run,
+                fmt::format("attention within clusters ({})", kind),
+                run.Programs());
+  }
   return finding;
 }
 

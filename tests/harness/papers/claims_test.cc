@@ -255,6 +255,7 @@ TEST(Claims, PropertiesNeedNoFile) {
       {"frpb-cifar-conv", kInPart},
       {"frpb-fastest", kInPart},
       {"frpb-listops", kInPart},
+      {"frpb-performer-cost", kInPart},
       {"frpb-tight-memory", kInPart},
       {"lrpe-sign", kInPart},
       {"nprf-table4-both", kInPart}};
