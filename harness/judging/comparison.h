@@ -129,6 +129,9 @@ struct WrongAnswer {
   // Some shapes hide it from every choice of values (for example equal numbers
   // of queries and keys). `remedy` names shapes that do not.
   bool hidden_by_shapes = false;
+  // About an option that is given, such as a mask. A test whose values hide it
+  // does not test the option.
+  bool of_option = false;
 };
 
 // Compares an output that is right except in these rows.

@@ -49,9 +49,10 @@ struct Mistake {
   // not apply if this changes nothing or throws InvalidInput. Null: the program
   // computes the right problem.
   Alter alter;
-  std::string remedy = {};  // this and the next two: see WrongAnswer
+  std::string remedy = {};  // this and the next three: see WrongAnswer
   bool small_by_design = false;
   bool hidden_by_shapes = false;
+  bool of_option = false;
   // Returns the row of the altered problem that the program returns in place of
   // this one, which may not exist. Null: the same row.
   std::function<RowId(RowId)> source = {};

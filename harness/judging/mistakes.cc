@@ -40,6 +40,7 @@ bool HasOffsetsOfOutput(const Problem& problem) {
 enum class Use {
   kMargins,  // a misreading
   kNames,    // a confusion
+  kOptions,  // a confusion about an option, which only applies if it is given
 };
 
 // One row for each kind of mistake. If two mistakes have the same answer, the
@@ -73,17 +74,17 @@ constexpr Kind kKinds[] = {
     {Use::kNames, Always, ChangeChoices},
     {Use::kNames, Always, MiscountKeys},
     {Use::kNames, IsCausalOutput, AlignMaskAtEnd},
-    {Use::kNames, IsOutput, MisplaceWindow},
-    {Use::kNames, Always, MistakeSoftcap},
-    {Use::kNames, Always, MistakeSlopes},
-    {Use::kNames, Always, MistakeBuckets},
-    {Use::kNames, Always, MistakeMask},
-    {Use::kNames, Always, MistakeBlockMask},
-    {Use::kNames, Always, MistakePairBias},
-    {Use::kNames, Always, MistakeSinks},
+    {Use::kOptions, IsOutput, MisplaceWindow},
+    {Use::kOptions, Always, MistakeSoftcap},
+    {Use::kOptions, Always, MistakeSlopes},
+    {Use::kOptions, Always, MistakeBuckets},
+    {Use::kOptions, Always, MistakeMask},
+    {Use::kOptions, Always, MistakeBlockMask},
+    {Use::kOptions, Always, MistakePairBias},
+    {Use::kOptions, Always, MistakeSinks},
     {Use::kNames, IsOutput, MistakeLogSums},
-    {Use::kNames, IsOutput, TakeOtherKeyLengths},
-    {Use::kNames, IsOutput, MistakePacking},
+    {Use::kOptions, IsOutput, TakeOtherKeyLengths},
+    {Use::kOptions, IsOutput, MistakePacking},
     {Use::kNames, IsCausalOutput, MoveMask},
     {Use::kNames, HasOffsetsOfOutput, MoveOffsets},
     {Use::kNames, HasOffsetsOfOutput, MoveOrigin},
@@ -122,7 +123,8 @@ WrongAnswer WrongAnswerOf(const Subject& subject, const Mistake& mistake,
   WrongAnswer wrong{.name = mistake.name,
                     .remedy = mistake.remedy,
                     .small_by_design = mistake.small_by_design,
-                    .hidden_by_shapes = mistake.hidden_by_shapes};
+                    .hidden_by_shapes = mistake.hidden_by_shapes,
+                    .of_option = mistake.of_option};
   for (size_t o = 0; o < program.size(); ++o) {
     const OutputAnswer& output = subject.answer.outputs[o];
     const auto width = static_cast<size_t>(output.width);
@@ -149,7 +151,8 @@ WrongAnswer WrongAnswerOf(const Subject& subject, const Mistake& mistake,
   return wrong;
 }
 
-// Evaluates the mistakes of this use, in the order of the table.
+// Evaluates the misreadings (kMargins) or all confusions (kNames), in the order
+// of the table.
 std::vector<WrongAnswer> AnswersOf(Use use, Subject& subject, size_t most_rows,
                                    const std::set<std::string>& only) {
   const int threads =
@@ -161,8 +164,15 @@ std::vector<WrongAnswer> AnswersOf(Use use, Subject& subject, size_t most_rows,
     if (!right) return {};
     subject.right = std::move(*right);
   }
-  for (const Kind& kind : kKinds)
-    if (kind.use == use && kind.applies(subject.problem)) kind.add(subject);
+  for (const Kind& kind : kKinds) {
+    if ((kind.use == Use::kMargins) != (use == Use::kMargins) ||
+        !kind.applies(subject.problem))
+      continue;
+    const size_t first = subject.mistakes.size();
+    kind.add(subject);
+    for (size_t at = first; at < subject.mistakes.size(); ++at)
+      subject.mistakes[at].of_option = kind.use == Use::kOptions;
+  }
   std::erase_if(subject.mistakes, [&](const Mistake& mistake) {
     return !only.empty() && !only.contains(mistake.name);
   });

@@ -331,7 +331,14 @@ void MistakePacking(Subject& subject) {
   params.Erase("packed_q");
   params.Erase("packed_k");
   if (has_offsets) params.Erase("query_offset");
-  subject.Add("packed sequences that see their neighbours", params);
+  // A batch of one sequence has no others to be confused with.
+  const bool alone = right.List("packed_q").size() == 1;
+  const auto hide = [alone](Mistake& mistake) {
+    if (!alone) return;
+    mistake.hidden_by_shapes = true;
+    mistake.remedy = "two packed sequences or more";
+  };
+  hide(subject.Add("packed sequences that see their neighbours", params));
   const auto rotate = [](const std::string& name, Params& from) {
     IntegerList list = from.List(name);
     std::ranges::rotate(list, list.begin() + 1);
@@ -339,7 +346,7 @@ void MistakePacking(Subject& subject) {
   };
   params = right;
   for (const char* name : {"packed_q", "packed_k"}) rotate(name, params);
-  subject.Add("lengths of the next packed sequence", params);
+  hide(subject.Add("lengths of the next packed sequence", params));
   if (has_offsets) {
     params = right;
     rotate("query_offset", params);

@@ -157,10 +157,11 @@ TestAnswers AnswersOfTest(const Problem& problem, const Inputs& inputs,
        MisreadAnswers(problem, inputs, expected, most_rows))
     keep(wrong, true);
   // A confusion that changes nothing, such as a scale of 1 left out, is none,
-  // unless the shapes hide it.
+  // unless the shapes hide it, or the values of an option that is given, such
+  // as a mask that shows every key.
   for (WrongAnswer& wrong :
        UsualConfusions(problem, inputs, expected, most_rows))
-    keep(wrong, wrong.hidden_by_shapes && is_same(wrong));
+    keep(wrong, (wrong.hidden_by_shapes || wrong.of_option) && is_same(wrong));
   for (WrongAnswer& wrong :
        LowPrecisionAnswers(problem, inputs, expected, most_work / kEmulated))
     keep(wrong, false);

@@ -36,9 +36,10 @@ struct TestAnswers {
   // same as the type of the test stores it.
   std::unique_ptr<const Answer> expected, stored;
   // The wrong answers of every check (wrong_answers.h), common confusions
-  // (mistakes.h) and arithmetic with too few digits (low_precision.h), except
-  // those that these inputs make equal to the right answer although others
-  // would not. One mistake may have several answers.
+  // (mistakes.h) and arithmetic with too few digits (low_precision.h). Left out
+  // are altered outputs and confusions that these inputs make equal to the
+  // right answer, unless an option is given that the confusion gets wrong. One
+  // mistake may have several answers.
   std::vector<WrongAnswer> wrong;
 };
 

@@ -48,7 +48,8 @@ void DrawAnew(const TensorRule& rule, const Problem& problem, Tensor& tensor) {
 std::string Distribution(const TensorRule& rule) {
   return rule.name + (rule.draw.from == Draw::From::kUniform
                           ? " drawn uniformly on (0, 1)"
-                          : " drawn from N(0, 1)");
+                      : rule.draw.number ? " drawn as in generated cases"
+                                         : " drawn from N(0, 1)");
 }
 
 // A changed test, with its changes in words.
@@ -66,12 +67,14 @@ void Redraw(const TensorRule& rule, size_t index, OwnTest& test) {
 }
 
 // Each of the following functions changes a test, or returns nothing if there
-// is nothing to change.
+// is nothing to change. The first one draws tensors indexed by offset and other
+// optional parameters, such as slopes and sinks.
 std::optional<Changed> DrawBias(Changed changed) {
   std::string what;
   for (size_t t = 0; t < changed.test.problem.inputs.size(); ++t) {
     const TensorRule& rule = changed.test.problem.inputs[t];
-    if (rule.offset_axes.empty()) continue;
+    const bool is_option = rule.optional && rule.role == Role::kParameter;
+    if (rule.offset_axes.empty() && !is_option) continue;
     Redraw(rule, t, changed.test);
     what += (what.empty() ? "" : ", ") + Distribution(rule);
   }

@@ -53,10 +53,10 @@ struct Advice {
 
 // Returns the fewest changes after which the test rejects every wrong answer
 // and accepts right programs. Among equally many, the preference is: a random
-// bias (any tensor indexed by offset), a random incoming gradient, fewer keys,
-// other data, a tolerance that right programs meet with a factor of two to
-// spare. If no changes reject all wrong answers, returns those that reject
-// most. `power` is the power of the test as it is.
+// bias (any tensor indexed by offset, slopes, sinks), a random incoming
+// gradient, fewer keys, other data, a tolerance that right programs meet with a
+// factor of two to spare. If no changes reject all wrong answers, returns those
+// that reject most. `power` is the power of the test as it is.
 Advice AdviseOn(const OwnTest& test, const TestPower& power, double most_work);
 
 }  // namespace subquad

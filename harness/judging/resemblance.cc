@@ -31,7 +31,7 @@ class Distance {
   double Ratio() const {
     // An element that was not written is infinitely far from the right answer.
     if (differ_) return 1;
-    if (nothing_) return 0;
+    if (nothing_) return from_wrong_ > from_right_ ? 1 : 0;
     if (!(from_right_ > 0)) return 1;
     const double ratio =
         std::sqrt(static_cast<double>(from_wrong_ / from_right_));
@@ -82,6 +82,29 @@ class Matcher {
   }
 
   bool HasMatch() const { return best_.ratio <= kAlike; }
+
+  // Tries NaN in the rows that should be zero, as 0/0 gives it in rows that see
+  // no key; the other rows are right.
+  void TryEmptyRows(size_t o) {
+    const OutputAnswer& right = right_.outputs[o];
+    known_.insert("NaN in rows that should be zero");
+    size_t missing = 0;
+    long double squares = 0, errors = 0;
+    for (size_t r = 0; r < right.selection.rows.size(); ++r) {
+      const Products row = ProductsOf(o, r);
+      if (row.squares > 0 || !std::isnan(row.errors)) {
+        squares += row.squares;
+        errors += row.errors;
+        continue;
+      }
+      ++missing;
+    }
+    if (missing > 0 && errors <= kRounding * squares)
+      best_ = {
+          "NaN in rows that should be zero, as of 0/0 where no key is seen" +
+              OfOutput(o),
+          0};
+  }
 
   // Tries a range of rows that are zero or NaN, the same in all heads or in one
   // of them; the other rows are right.
@@ -412,6 +435,7 @@ Resemblance LooksLike(const Problem& problem, const Inputs& inputs,
   if (given.empty()) return matcher.Best();
   for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, right))
     if (!Coincides(problem, right, wrong)) matcher.Try(wrong);
+  for (const size_t o : given) matcher.TryEmptyRows(o);
   for (const size_t o : given) matcher.TryRanges(o);
   for (const size_t o : given) matcher.TryCommonFactor(o);
   // The fit takes as long as many mistakes.

@@ -217,7 +217,9 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
 }
 
 GivenVerdict CheckGiven(const CaseFolder& folder) {
-  if (auto not_finite = NotFinite(folder, Scalar::kFloat64)) return *not_finite;
+  const Scalar scalar =
+      folder.has_float32 ? Scalar::kFloat32 : Scalar::kFloat64;
+  if (auto not_finite = NotFinite(folder, scalar)) return *not_finite;
   GivenVerdict verdict;
   CheckChoice choice;
   choice.wanted = [](const Implementation&, Scalar) { return false; };

@@ -404,3 +404,18 @@ def test_a_tolerance_above_every_value_is_mistrusted():
     out = np.full((12, 8), 1e6, np.float32)
     verdict = subquad.check("softmax_attention", out=out, q=q, k=k, v=v, bias=bias)
     assert verdict.verdict == "mistrusted" and "could not have failed" in verdict.reason
+
+
+@pytest.mark.parametrize("op, params", [("softmax_attention", {}), ("linear_attention", {"feature_map": "elu1"})])
+def test_nan_in_rows_without_keys(op, params):
+    draws = np.random.default_rng(1)
+    q, k, v = draws.standard_normal((3, 2, 16, 8)).astype(np.float32)
+    mask = draws.random((16, 16)) > 0.5
+    mask[[3, 9]] = False
+    out = subquad.run(op, q=q, k=k, v=v, mask=mask, **params)
+    assert subquad.check(op, out=out, q=q, k=k, v=v, mask=mask, **params)
+    out[:, [3, 9]] = np.nan
+    check = subquad.check(op, out=out, q=q, k=k, v=v, mask=mask, **params)
+    assert not check and "32 of 256 elements are NaN" in check.reason
+    assert "NaN in rows that should be zero, as of 0/0 where no key is seen" in str(check)
+    assert "12.5 % of elements are wrong: out: rows 3 to 9 of 16" in str(check)

@@ -30,6 +30,39 @@ def test_a_bias_of_zeros():
     assert "equals the right answer on these tensors" in str(result) and "rejects all of them" in str(result)
 
 
+@pytest.mark.parametrize(
+    "option, value, hidden",
+    [
+        ("pair_bias", np.zeros((40, 40)), "pair_bias left out"),
+        ("slopes", np.zeros(2), "slopes left out"),
+        ("sinks", np.full(2, -100), "sinks left out"),
+        ("sinks", np.full(2, 0.5), "another head's sink"),
+        ("mask", np.ones((40, 40)), "mask left out"),
+        ("buckets", np.zeros(16), "buckets left out"),
+    ],
+)
+def test_options_without_effect(option, value, hidden):
+    given = tensors(40)
+    del given["bias"]
+    params = {"max_distance": 32} if option == "buckets" else {}
+    blind = subquad.power(
+        "softmax_attention", **given, **params, **{option: value.astype(np.float32)}, rtol=1e-6, atol=1e-6
+    )
+    assert not blind and hidden in blind.same and hidden in blind.accepted
+    if option != "mask":
+        assert blind.advice.changes[0].startswith(f"{option} drawn") and hidden not in blind.advice.still_accepted
+
+
+def test_one_packed_sequence_hides_its_neighbours():
+    given = {name: values[0] for name, values in tensors(40).items() if name != "bias"}
+    blind = subquad.power("softmax_attention", **given, packed_q=[40], packed_k=[40])
+    assert blind.hidden == {
+        mistake: "two packed sequences or more"
+        for mistake in ("packed sequences that see their neighbours", "lengths of the next packed sequence")
+    }
+    assert subquad.power("softmax_attention", **given, packed_q=[15, 25], packed_k=[15, 25]).hidden == {}
+
+
 def test_gradients_below_the_tolerance():
     inputs = tensors()
     grad = np.full_like(inputs["v"], 1e-6)
