@@ -118,8 +118,12 @@ def draw_embeddings(study):
 
 
 def _of_draws(table):
-    draws = max(table.values("draws"))
-    return f" and {draws:g} draws" if draws > 1 else ""
+    """Says of how many draws of the random features the numbers are, for each model where they differ."""
+    draws = {model: max(column(table.where(model=model), "draws")) for model in table.values("model")}
+    if len(set(draws.values())) > 1:
+        return " and the draws (" + ", ".join(f"{model}: {count:g}" for model, count in draws.items()) + ")"
+    count = max(draws.values())
+    return f" and {count:g} draws" if count > 1 else ""
 
 
 def draw_feature_maps(study):
