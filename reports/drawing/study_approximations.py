@@ -31,9 +31,11 @@ def draw_approximations(study):
     inputs = study.table("inputs", "input", "n", "d").rows
     errors = study.table("error", "input", "method", "level", "error")
     times = study.table("time", "input", "method", "level", "speedup")
+    titles = [f"{row['input']}, n = {row['n']}, d = {row['d']}" for row in inputs]
     labels = [*METHODS.items(), *NULLS.values(), EXACT]
     page = new_page(
         study, [(1, index > 0, [] if index else labels) for index in range(len(inputs))], height=2.2, one_legend=True,
+        words=titles,
         notes=["Error of the output and time over that of exact tiled attention, on one thread in float32, medians over heads; "
                "lower left is better. A line is a method from coarse to fine.",
                "Grey horizontal lines: weights that ignore the queries or the keys, and 1 + q k without the negative weights, which "
@@ -41,8 +43,7 @@ def draw_approximations(study):
     )  # fmt: skip
     ratios = [1 / row["speedup"] for row in times.rows]
     low, high = min(ratios) / 1.3, max(ratios) * 1.3
-    for axes, input_row in zip(page.axes, inputs):
-        name = input_row["input"]
+    for axes, name, title in zip(page.axes, [row["input"] for row in inputs], titles):
         for method, style in METHODS.items():
             mine = errors.where(input=name, method=method)
             ratio = {row["level"]: 1 / row["speedup"] for row in times.where(input=name, method=method)}
@@ -56,7 +57,7 @@ def draw_approximations(study):
         tens(axes.xaxis, low, high / 1.2)  # a label at the end would touch the first of the next panel
         axes.set_xlabel("time / time of exact" + ("" if layout.narrow() else " attention"))
         log_y(axes, column(errors.rows, "error"))
-        page.title(axes, f"{name}, n = {input_row['n']}, d = {input_row['d']}")
+        page.title(axes, title)
     page.axes[0].set_ylabel("|out − exact| / |exact|")
     return page.finish()
 
