@@ -297,6 +297,11 @@ def test_signature():
         ),
         ({"expected_error": 2.0}, "expected_error"),
         ({"grad": np.zeros((2, 50, 16), np.float32)}, "those that you computed), found only grad="),
+        ({"grad_lse": np.ones((2, 50), np.float32)}, "those that you computed), found only grad_lse="),
+        (
+            {"grad_lse": np.ones((2, 50), np.float32), "grads": {"q": np.zeros((2, 50, 16), np.float32)}},
+            "those that you computed), found only grad_lse=, grads=",
+        ),
     ],
 )
 def test_errors_are_one_line(change, expected):

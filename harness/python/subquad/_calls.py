@@ -255,9 +255,11 @@ def check(
             raise ValueError("out: expected at least one output, found an empty dict")
         forward = {name: tensor for name, tensor in inputs.items() if not is_cotangent(name)}
         parts["out"] = _check_one(op, params, forward, outputs, expected_error, arithmetic)
-    if grads is not None or grad is not None:
+    others = [name for name in inputs if is_cotangent(name)]
+    if grads is not None or grad is not None or others:
         if grad is None or not grads:
-            found = "neither" if grad is None and not grads else "only grads=" if grad is None else "only grad="
+            given = [*(["grad"] if grad is not None else []), *others, *(["grads"] if grads else [])]
+            found = "only " + ", ".join(f"{name}=" for name in given) if given else "neither"
             raise ValueError(
                 f"gradients: expected grad= (the incoming gradient) and grads= (those that you computed), found {found}"
             )
