@@ -35,8 +35,9 @@ class LinearAttentionOperator final
 
   std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = FeatureMapParams(params);
-    std::ranges::move(VisibleKeysParams({.windows = true, .packed = true}),
-                      std::back_inserter(rules));
+    std::ranges::move(
+        VisibleKeysParams({.windows = true, .packed = true, .bias = false}),
+        std::back_inserter(rules));
     std::ranges::move(NormaliserParams(), std::back_inserter(rules));
     rules.push_back(ParamRule::Scale("1"));
     return rules;

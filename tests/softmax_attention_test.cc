@@ -535,7 +535,7 @@ TEST(SoftmaxAttention, BucketsAreChecked) {
   EXPECT_EQ(message(3, false, 0), "taken");
   EXPECT_EQ(message(2, false, 2), "taken");
   EXPECT_EQ(message(1, false, 0),
-            "buckets: expected [B] for some B that fits the others, found [1]");
+            "buckets: expected [B] for some B of at least 2, found [1]");
   EXPECT_EQ(message(5, true, 0),
             "input buckets: expected an even number of at least 4, since they "
             "are bidirectional, found 5");

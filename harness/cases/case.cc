@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "harness/cases/input_source.h"
 #include "harness/cases/omega.h"
 #include "harness/registry/registry.h"
+#include "reference/base/not_together.h"
 
 namespace subquad {
 namespace {
@@ -25,7 +27,9 @@ bool ParseFlag(const std::string& subject, const std::string& text) {
 IntegerList ParseList(const std::string& subject, const std::string& text) {
   IntegerList list;
   for (const std::string& part : Split(text, '+'))
-    list.push_back(ParseInteger(subject, part));
+    list.push_back(ParseInteger(subject, part,
+                                std::numeric_limits<int64_t>::min(),
+                                "integers joined by +, such as 3+4"));
   return list;
 }
 
@@ -52,6 +56,10 @@ std::string PrintParam(const ParamValue& value) {
     return text;
   }
   return ToString(value);
+}
+
+RulesOfParams RulesOf(const Operator& op) {
+  return [&op](const Params& params) { return op.ParamRules(params); };
 }
 
 const ParamRule* FindRule(const std::vector<ParamRule>& rules,
@@ -267,6 +275,7 @@ void ResolveSizes(const CaseRequest& request,
       test_case.sizes[size] = Sum(test_case.params.List(list));
   for (const auto& [name, text] : values) {
     if (!test_case.sizes.contains(name)) {
+      CheckNotExcluded(RulesOf(*test_case.op), test_case.params, name);
       std::vector<std::string> known = {"n"};
       for (const SizeRule& rule : signature.sizes)
         if (rule.name != "n") known.push_back(rule.name);
@@ -348,7 +357,10 @@ ParamValue ParseParam(const ParamRule& rule, const std::string& text) {
     case ParamType::kInteger:
       if (rule.may_be_list && text.find('+') != std::string::npos)
         return ParseList(subject, text);
-      return ParseInteger(subject, text);
+      return ParseInteger(subject, text, std::numeric_limits<int64_t>::min(),
+                          rule.may_be_list
+                              ? "an integer, or several joined by +"
+                              : "an integer");
     case ParamType::kNumber: {
       const auto value = ParseNumber<double>(text);
       if (!value) throw InvalidInput(subject, "a number", "'" + text + "'");
@@ -412,7 +424,7 @@ Case MakeCase(const CaseRequest& request) {
     if (rule.type == ParamType::kFlag && rule.default_value == "false" &&
         !test_case.params.Has(rule.name))
       test_case.params.Set(rule.name, false);
-  CheckParams(test_case.op->ParamRules(test_case.params), test_case.params);
+  CheckParamsOf(RulesOf(*test_case.op), test_case.params);
   ResolveSizes(request, rules, n, rest, test_case);
   // Lists that were filled in are determined by the sizes and the seed.
   for (const ParamRule& rule : rules)

@@ -135,14 +135,21 @@ std::string Offsets(const std::vector<std::string>& first) {
                      fmt::join(first, " and "));
 }
 
+// A tensor without axes of its own has a number for each head.
+std::string Shape(const std::vector<std::string>& extents) {
+  return extents.empty() ? "[h], [b, h], or [1] for all heads"
+                         : fmt::format("[{}]", fmt::join(extents, ", "));
+}
+
 void PrintTensors(const char* title, const std::vector<ListedTensor>& tensors) {
   fmt::print("\n{}:\n", title);
   for (const ListedTensor& tensor : tensors) {
     const ListedInput input = tensor.input.value_or(ListedInput());
-    fmt::print("  {:<13} [{}]{}{}{}{}{}{}\n", tensor.name,
-               fmt::join(tensor.shape, ", "),
+    fmt::print("  {:<13} {}{}{}{}{}{}{}\n", tensor.name, Shape(tensor.shape),
                input.required ? "" : "; optional",
-               input.zero_or_one ? "; 0 hides the key, 1 shows it" : "",
+               input.zero_or_one ? "; 0 hides the key, 1 shows it (a file may "
+                                   "have booleans, integers or any floats)"
+                                 : "",
                input.per_pair ? fmt::format("; 1 for {} is shared",
                                             fmt::join(tensor.shape, " or "))
                               : "",
@@ -158,7 +165,8 @@ void PrintDetails(const OperatorListing& listing) {
   PrintSizes(listing.sizes);
   PrintCaseSettings();
   PrintTensors(
-      "Inputs (.npy files of finite float32 or float64). Each may be [..], "
+      "Inputs (.npy files of finite float32 or float64, unless it says "
+      "otherwise). Each may be [..], "
       "[h, ..] or\n[b, h, ..], with h heads and b batch items. A tensor with "
       "fewer of these axes,\nor with an axis of 1, is shared; a tensor with "
       "fewer heads is shared by\nneighbouring heads",
@@ -193,7 +201,7 @@ void AddListCommand(CLI::App& program, int&) {
       "list", "list operators and implementations; describe an operator");
   auto json = std::make_shared<bool>(false);
   auto names = std::make_shared<std::vector<std::string>>();
-  command->add_option("--operator", *names,
+  command->add_option("operator,--operator", *names,
                       "describe this operator: parameters, shapes, a sample "
                       "case.json (repeatable)");
   AddTargetOption(*command);

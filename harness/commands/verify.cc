@@ -165,9 +165,10 @@ void AddVerifyCommand(CLI::App& program, int& status) {
   auto* seed = AddSeedOption(*command, options->seed);
   auto* random = command->add_option(
       "--random", options->random,
-      "check N random cases, or random cases for a TIME (90s, 15m, 2h), with "
-      "operators, shapes,\nparameters and inputs drawn from a seed, which is "
-      "printed; a failing case is shrunk");
+      "draw N random cases, or as many as a TIME (90s, 15m, 2h) allows, and "
+      "check them: operators, shapes,\nparameters and inputs come from a seed, "
+      "which is printed; about half of the draws are no valid case,\nwhich the "
+      "summary counts; a failing case is shrunk");
   command
       ->add_option("--out", options->out,
                    "with --random: folder for the case folders of failures")

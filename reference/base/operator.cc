@@ -5,6 +5,7 @@
 #include <set>
 
 #include "reference/base/gradients.h"
+#include "reference/base/not_together.h"
 
 namespace subquad {
 namespace {
@@ -43,6 +44,12 @@ Shape LeadingOf(const TensorRule& rule, const Shape& shape) {
   return {shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(rank)};
 }
 
+// True for the incoming gradient of an output other than the first, whose
+// leading axes are those of the output.
+bool IsOptionalCotangent(const TensorRule& rule) {
+  return rule.optional && IsCotangent(rule.name);
+}
+
 // Finds the batch size and the number of heads, which are the largest of all
 // tensors. Each tensor must have as many, or 1, or (for heads) a divisor of
 // them.
@@ -56,6 +63,8 @@ void ResolveLeading(const std::vector<const GivenShape*>& shapes,
   for (size_t i = 0; i < shapes.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
     const Shape leading = LeadingOf(rule, shapes[i]->shape);
+    problem.input_leading.push_back(leading);
+    if (IsOptionalCotangent(rule)) continue;
     // One number for all heads, [1], adds no axis to the output.
     if (!rule.shape.empty() || leading != Shape{1})
       rank = std::max(rank, leading.size());
@@ -67,11 +76,11 @@ void ResolveLeading(const std::vector<const GivenShape*>& shapes,
       batch = leading[0];
       most_items = rule.name;
     }
-    problem.input_leading.push_back(leading);
   }
   for (size_t i = 0; i < shapes.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
     const Shape& leading = problem.input_leading[i];
+    if (IsOptionalCotangent(rule)) continue;
     if (!leading.empty() && heads % leading.back() != 0)
       throw InvalidInput(rule.name,
                          "a number of heads that divides the " +
@@ -88,7 +97,10 @@ void ResolveLeading(const std::vector<const GivenShape*>& shapes,
   if (rank == 2) problem.leading = {batch, heads};
   problem.heads = batch * heads;
   if (!problem.backward) return;
-  for (size_t i = 0; i < shapes.size(); ++i)
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    // ResolveDims compares the whole shape with that of the output.
+    if (IsOptionalCotangent(problem.inputs[i]))
+      problem.input_leading[i] = problem.leading;
     if (IsCotangent(problem.inputs[i].name) &&
         problem.input_leading[i] != problem.leading)
       throw InvalidInput(problem.inputs[i].name,
@@ -96,6 +108,7 @@ void ResolveLeading(const std::vector<const GivenShape*>& shapes,
                              " with the leading axes of the output, " +
                              ToString(problem.leading),
                          ToString(shapes[i]->shape));
+  }
 }
 
 int64_t Least(const std::vector<SizeRule>& sizes, const std::string& name) {
@@ -120,11 +133,23 @@ std::string WhyAsMany(const Signature& signature, const TensorRule& rule,
   const bool is_size =
       std::ranges::count(signature.sizes, signature.queries, &SizeRule::name);
   return is_size && signature.queries == signature.keys &&
-                 !rule.shape.empty() &&
+                 !rule.shape.empty() && shape.size() == expected.size() &&
                  rule.shape.front() == signature.queries &&
                  shape[rows] != expected[rows]
              ? ", with these parameters as many keys as queries"
              : "";
+}
+
+// Returns what a message adds to the shape of a bias by offset of packed
+// sequences, which depends on the longest of them.
+std::string WhyOffsets(const Params& params, const TensorRule& rule) {
+  if (rule.offset_axes.empty() || !params.Has("packed_q")) return "";
+  const auto first = Extent(rule.offset_axes.front().first).Evaluate({});
+  const auto count = Extent(rule.shape.front()).Evaluate({});
+  if (!first || !count) return "";
+  return ", an entry for each offset key - query from " +
+         std::to_string(*first) + " to " + std::to_string(*first + *count - 1) +
+         ", as the longest of the packed sequences have";
 }
 
 // Finds the sizes behind the shapes, each from the first extent in which it is
@@ -144,11 +169,14 @@ void ResolveDims(const Signature& signature,
         if (extent.Evaluate(problem.dims)) continue;
         const auto solution = extent.Solve(problem.dims, shape[axis + skip]);
         if (solution.symbol.empty()) continue;
-        if (!solution.value ||
-            *solution.value < Least(signature.sizes, solution.symbol))
+        const int64_t least = Least(signature.sizes, solution.symbol);
+        if (!solution.value || *solution.value < least)
           throw InvalidInput(rule.name,
                              Symbols(rule, skip) + " for some " +
-                                 solution.symbol + " that fits the others",
+                                 solution.symbol +
+                                 (solution.value && least > 1
+                                      ? " of at least " + std::to_string(least)
+                                      : " that fits the others"),
                              ToString(shape));
         problem.dims[solution.symbol] = *solution.value;
         progress = true;
@@ -164,7 +192,8 @@ void ResolveDims(const Signature& signature,
       throw InvalidInput(rule.name,
                          Symbols(rule, leading.size()) + " = " +
                              ToString(expected) +
-                             WhyAsMany(signature, rule, shape, expected),
+                             WhyAsMany(signature, rule, shape, expected) +
+                             WhyOffsets(problem.params, rule),
                          ToString(shape));
   }
 }
@@ -191,15 +220,39 @@ bool IsBackward(const std::vector<std::string>& names) {
   return std::find(names.begin(), names.end(), "grad") != names.end();
 }
 
-void CheckNames(const Signature& signature,
+RulesOfParams RulesOf(const Operator& op) {
+  return [&op](const Params& params) { return op.ParamRules(params); };
+}
+
+// Throws InvalidInput for an input that the operator takes without some of
+// these parameters, or beside an incoming gradient.
+void CheckInputNotExcluded(const Operator& op, const Params& params,
+                           bool backward, const std::string& name) {
+  const auto is_taken = [&](const Params& changed, bool with_gradients) {
+    return IndexOf(op.SignatureFor(changed, with_gradients).inputs, name) >= 0;
+  };
+  if (!backward && is_taken(params, true))
+    throw InvalidInput("input " + name, "the input grad beside it", "none");
+  const std::string others = Excluding(
+      RulesOf(op), params,
+      [&](const Params& changed) { return is_taken(changed, backward); });
+  if (!others.empty())
+    throw InvalidInput("input " + name + ": it is not taken together with " +
+                       others);
+}
+
+void CheckNames(const Operator& op, const Params& params,
+                const Signature& signature,
                 const std::vector<std::string>& names) {
   // Unknown names are reported first: one is probably the missing name,
   // misspelt.
   std::vector<std::string> known;
   for (const TensorRule& rule : signature.inputs) known.push_back(rule.name);
   for (const std::string& name : names)
-    if (IndexOf(signature.inputs, name) < 0)
+    if (IndexOf(signature.inputs, name) < 0) {
+      CheckInputNotExcluded(op, params, IsBackward(names), name);
       throw UnknownName("input (with these parameters)", known, name);
+    }
   for (const TensorRule& rule : signature.inputs) {
     const auto count = std::count(names.begin(), names.end(), rule.name);
     if (count == 0 && !rule.optional)
@@ -259,8 +312,8 @@ std::vector<std::string> LengthAxes(const Operator& op, const Params& params,
 
 void CheckInputNames(const Operator& op, Params params,
                      const std::vector<std::string>& names) {
-  CheckParams(op.ParamRules(params), params);
-  CheckNames(op.SignatureFor(params, IsBackward(names)), names);
+  CheckParamsOf(RulesOf(op), params);
+  CheckNames(op, params, op.SignatureFor(params, IsBackward(names)), names);
 }
 
 namespace {
@@ -291,7 +344,7 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& shapes,
                        const Shape& at_least,
                        const std::vector<std::string>& wanted) {
-  CheckParams(op.ParamRules(params), params);
+  CheckParamsOf(RulesOf(op), params);
   std::vector<std::string> names;
   for (const GivenShape& tensor : shapes) names.push_back(tensor.name);
   FillInFlags(op.ParamRules(params), names, params);
@@ -301,7 +354,7 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   problem.params = std::move(params);
   problem.backward = IsBackward(names);
   const Signature signature = op.SignatureFor(problem.params, problem.backward);
-  CheckNames(signature, names);
+  CheckNames(op, problem.params, signature, names);
   std::vector<const GivenShape*> ordered;
   for (const TensorRule& rule : signature.inputs) {
     const auto it = std::find_if(
@@ -377,7 +430,7 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
                     Scalar scalar, const Dims& sizes,
                     const LeadingAxes& leading,
                     const std::vector<std::string>& with) {
-  CheckParams(op.ParamRules(params), params);
+  CheckParamsOf(RulesOf(op), params);
   const Signature signature = op.SignatureFor(params, backward);
   std::vector<std::string> unused = with;
   Dims dims;
@@ -431,6 +484,7 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
     if (optional.empty())
       throw InvalidInput("with", "no inputs, since none is optional here",
                          "'" + unused.front() + "'");
+    CheckInputNotExcluded(op, params, backward, unused.front());
     throw UnknownName("with", optional, unused.front());
   }
   return ResolveProblem(op, std::move(params), scalar, shapes, {}, wanted);

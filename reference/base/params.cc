@@ -71,10 +71,17 @@ void CheckRange(const ParamRule& rule, int64_t value) {
                        std::to_string(value));
 }
 
-// Returns a value that was refused as text. Where 20.0 is refused because it is
-// no integer, it does not look like one.
+// Returns a value that was refused as text. A text such as "3" has quotes,
+// unless it does not look like a value of another type. Where 20.0 is
+// refused because it is no integer, it does not look like one.
 std::string Found(const ParamRule& rule, const ParamValue& value) {
   const std::string text = ToString(value);
+  if (std::holds_alternative<std::string>(value)) {
+    const bool looks_typed =
+        text == "true" || text == "false" ||
+        text.find_first_not_of("-+.0123456789e") == std::string::npos;
+    return looks_typed ? '"' + text + '"' : text;
+  }
   const bool looks_whole =
       rule.type != ParamType::kNumber &&
       std::holds_alternative<double>(value) &&

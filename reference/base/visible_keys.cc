@@ -26,7 +26,11 @@ void CheckSum(const std::string& name, const IntegerList& lengths,
     throw InvalidInput("parameter " + name,
                        "lengths with the sum " + std::to_string(expected) +
                            ", the number of " + what,
-                       std::to_string(sum));
+                       std::to_string(sum) +
+                           (lengths.size() == 1 ? " in a single length (on the "
+                                                  "command line, + joins "
+                                                  "lengths: 32+32)"
+                                                : ""));
 }
 
 }  // namespace

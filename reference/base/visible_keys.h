@@ -28,12 +28,13 @@
 namespace subquad {
 
 // What an operator takes of the parameters above besides causal and
-// key_lengths.
+// key_lengths, and whether it has a bias by offset.
 struct VisibleKeysRules {
   bool query_offset = true;
   int64_t least_offset = 0;
   bool windows = false;
   bool packed = false;
+  bool bias = true;
 };
 
 inline std::vector<ParamRule> VisibleKeysParams(
@@ -64,17 +65,18 @@ inline std::vector<ParamRule> VisibleKeysParams(
     rules[1].may_be_list = true;
     rules[1].meaning += "; of packed sequences, one for all or one for each";
     for (const char* name : {"packed_q", "packed_k"}) {
-      ParamRule packed{
-          name, ParamType::kList,
-          name == std::string("packed_q")
-              ? "queries of each sequence, stored one after "
-                "another; a query sees keys of its own sequence"
-              : "keys of each sequence, beside packed_q; a bias by offset "
-                "then has an entry for each j - i - query_offset "
-                "of all sequences",
-          false, 0};
+      ParamRule packed{name, ParamType::kList,
+                       name == std::string("packed_q")
+                           ? "queries of each sequence, stored one after "
+                             "another; a query sees keys of its own sequence"
+                           : "keys of each sequence, beside packed_q",
+                       false, 0};
       rules.push_back(std::move(packed));
     }
+    if (takes.bias)
+      rules.back().meaning +=
+          "; a bias by offset then has an entry for each j - i - query_offset "
+          "of all sequences";
   }
   return rules;
 }

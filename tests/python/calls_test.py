@@ -280,6 +280,40 @@ def test_signature():
             "parameter query_offset: expected integers of at most 64 bits, found 1180591620717411303424",
         ),
         ({"window_left": 20.0}, "parameter window_left: expected an integer, found 20.0"),
+        ({"causal": "true"}, 'parameter causal: expected true or false, found "true"'),
+        ({"window_left": "3"}, 'parameter window_left: expected an integer, found "3"'),
+        (
+            {"height": 10, "width": 5, "window_left": 3},
+            "parameter window_left: it is not taken together with height and width",
+        ),
+        (
+            {"height": 10, "width": 5, "slopes": np.ones(2, np.float32)},
+            "input slopes: it is not taken together with height",
+        ),
+        (
+            {"lse": np.zeros((2, 50), np.float32)},
+            'since it is an output: check and save_case take it as out={"out": .., "lse": ..}',
+        ),
+        ({"grad_q": np.zeros((2, 50, 16), np.float32)}, 'check and save_case take it as grads={"q": ..}'),
+        (
+            {
+                "grad": np.zeros((2, 50, 16), np.float32),
+                "grads": {"q": np.zeros((2, 50, 16), np.float32)},
+                "grad_lse": np.ones((2, 50, 1), np.float32),
+            },
+            "grad_lse: expected [h, n_q] = [2, 50], found [2, 50, 1]",
+        ),
+        ({"buckets": np.ones(1, np.float32)}, "buckets: expected [B] for some B of at least 2, found [1]"),
+        (
+            {"packed_q": [20, 30], "packed_k": [30, 20], "bias": np.ones(99, np.float32)},
+            "= [59], an entry for each offset key - query from -29 to 29, as the longest of the packed sequences have, "
+            "found [99]",
+        ),
+        (
+            {"packed_q": [32], "packed_k": [32]},
+            "expected lengths with the sum 50, the number of queries, found 32 in a single length (on the command line, "
+            "+ joins lengths: 32+32)",
+        ),
         (
             {"out": {"outt": np.zeros((2, 50, 16))}},
             "output: expected one of out, lse, found 'outt' (did you mean 'out'?)",
@@ -297,6 +331,11 @@ def test_signature():
         ),
         ({"expected_error": 2.0}, "expected_error"),
         ({"grad": np.zeros((2, 50, 16), np.float32)}, "those that you computed), found only grad="),
+        ({"grad_lse": np.ones((2, 50), np.float32)}, "those that you computed), found only grad_lse="),
+        (
+            {"grad_lse": np.ones((2, 50), np.float32), "grads": {"q": np.zeros((2, 50, 16), np.float32)}},
+            "those that you computed), found only grad_lse=, grads=",
+        ),
     ],
 )
 def test_errors_are_one_line(change, expected):
@@ -304,6 +343,11 @@ def test_errors_are_one_line(change, expected):
     with pytest.raises(ValueError) as error:
         subquad.check("softmax_attention", **inputs)
     assert expected in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_parameter_that_the_pattern_excludes_is_named():
+    with pytest.raises(ValueError, match="parameter query_offset: it is not taken together with pattern=strided"):
+        subquad.reference("sparse_attention", pattern="strided", window=2, stride=4, query_offset=3, **tensors())
 
 
 def test_an_unknown_operator_is_a_value_error():

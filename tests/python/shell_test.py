@@ -133,6 +133,10 @@ def test_junit(functions, tmp_path):
         (["verify", "{}:right", "softmax_attention", "--param", "dropout=3"], "dropout is not covered"),
         (["verify", "{}:right", "softmax_attention", "--param", "d"], "expected NAME=VALUE, found 'd'"),
         (["verify", "{}:right", "softmax_attention", "--n", "x"], "expected numbers such as 256,1024, found 'x'"),
+        (
+            ["verify", "{}:right", "softmax_attention", "--param", "packed_q=3,4", "--param", "packed_k=3+4"],
+            "parameter packed_q: expected integers joined by +, such as 3+4, found '3,4'",
+        ),
         (["sweep", "{}:right", "softmax_attention"], "required: --n"),
         ([], "required: COMMAND"),
     ],

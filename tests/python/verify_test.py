@@ -409,6 +409,48 @@ def test_an_output_of_none_is_not_returned(tmp_path):
     assert result and "does not return it: lse" in str(result), str(result)
 
 
+def test_an_output_of_an_unknown_name_is_refused(tmp_path):
+    def function(q, k, v):
+        return {"out": attention(q, k, v), "logsumexp": np.zeros(q.shape[:-1], q.dtype)}
+
+    result = subquad.verify(function, "softmax_attention", n=[5], grouped_heads=False, folder=tmp_path)
+    reasons = {failure.reason for failure in result.failures}
+    assert not result and reasons == {"returned the unknown output logsumexp; expected out, lse"}, str(result)
+
+
+@pytest.mark.parametrize("returned", [tuple, list])
+def test_several_outputs_need_names(returned, tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    expected = f'returned a {returned.__name__} of 2; expected several outputs as a dict, {{"out": .., "lse": ..}}'
+
+    def function(q, k, v):
+        return returned(masked_attention(torch, q, k, v))
+
+    options = {"array": "torch", "n": [5], "grouped_heads": False, "shrink": 0, "folder": tmp_path}
+    result = subquad.verify(function, "softmax_attention", **options)
+    assert {failure.reason for failure in result.failures} == {expected}, str(result)
+    assert {"forward", "gradients"} <= {failure.kind for failure in result.failures}, str(result)
+
+
+def test_no_array_is_named_in_gradients_too(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    def function(q, k, v):
+        return {"out": masked_attention(torch, q, k, v)[0].tolist()}
+
+    options = {"array": "torch", "n": [5], "grouped_heads": False, "shrink": 0, "folder": tmp_path}
+    result = subquad.verify(function, "softmax_attention", **options)
+    assert {failure.reason for failure in result.failures} == {"returned list as out; expected an array"}, str(result)
+
+
+def test_a_single_output_needs_no_tuple(tmp_path):
+    result = subquad.verify(
+        lambda weights, values: (toeplitz(weights, values),), "toeplitz_1d", shrink=0, folder=tmp_path, **SMALL
+    )
+    reasons = {failure.reason for failure in result.failures}
+    assert reasons == {"returned a tuple of 1; expected an array, out"}, str(result)
+
+
 def test_a_mistrusted_case_says_why(tmp_path):
     def zeros(q, k, v, key_lengths, scale=None, causal=False):
         return np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)

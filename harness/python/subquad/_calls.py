@@ -146,7 +146,7 @@ def signature(op: str) -> dict[str, Any]:
     """Describes an operator: a dict with formula, source, inputs, params, outputs, sizes and implementations.
 
     The last five are dicts by name. An input or output has a shape in terms of the sizes, without the leading axes (batch,
-    heads); `required`; and `when`, the parameters with which it exists. If the shape depends on a parameter, `variants` lists
+    heads; an empty shape means a number for each head, [h], [b, h], or [1] for all of them); `required`; and `when`, the parameters with which it exists. If the shape depends on a parameter, `variants` lists
     all shapes. A parameter has type, default, meaning, and its choices or range.
     """
     entry = copy.deepcopy(listing(op))
@@ -179,6 +179,16 @@ def split(op: str, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     names = {rule["name"] for rule in listing(op)["params"]}
     inputs = {rule["name"] for rule in listing(op)["inputs"]} - names
     known = list(dict.fromkeys(rule["name"] for key in ("inputs", "params") for rule in listing(op)[key]))
+    outputs = list(dict.fromkeys(rule["name"] for rule in listing(op)["outputs"]))
+    for name in values:
+        if name in outputs and name not in known:
+            forward = ", ".join(f'"{output}": ..' for output in outputs if not output.startswith("grad_"))
+            is_grad = name.startswith("grad_")
+            argument = f'grads={{"{name[5:]}": ..}}' if is_grad else f"out={{{forward}}}"
+            wanted = "" if is_grad else f'; reference and run return it with outputs=["{name}"]'
+            raise ValueError(
+                f"{name}: unexpected argument, since it is an output: check and save_case take it as {argument}{wanted}"
+            )
     _arguments.check_names(values, known, ["out", "grad", "grads", "expected_error", "arithmetic", "rows", "dtype"], op)
     params, tensors = {}, {}
     for name, value in values.items():
@@ -255,9 +265,11 @@ def check(
             raise ValueError("out: expected at least one output, found an empty dict")
         forward = {name: tensor for name, tensor in inputs.items() if not is_cotangent(name)}
         parts["out"] = _check_one(op, params, forward, outputs, expected_error, arithmetic)
-    if grads is not None or grad is not None:
+    others = [name for name in inputs if is_cotangent(name)]
+    if grads is not None or grad is not None or others:
         if grad is None or not grads:
-            found = "neither" if grad is None and not grads else "only grads=" if grad is None else "only grad="
+            given = [*(["grad"] if grad is not None else []), *others, *(["grads"] if grads else [])]
+            found = "only " + ", ".join(f"{name}=" for name in given) if given else "neither"
             raise ValueError(
                 f"gradients: expected grad= (the incoming gradient) and grads= (those that you computed), found {found}"
             )

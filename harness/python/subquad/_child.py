@@ -31,8 +31,8 @@ class Call:
     arguments: the parameters that the function accepts; None: all of them. layout: as in _arrays.laid_out, or "expanded".
     fresh: the arrays are row-major, with the numbers of the layout. low: inputs whose numbers are near -8, where an activation such
     as elu(x) + 1 is next to zero. defaults: parameters that the function requires and the case leaves at these values.
-    own: tensors that the function makes itself, by functions that make them for the reference. first_output: the name of the
-    output that a function returns without a name.
+    own: tensors that the function makes itself, by functions that make them for the reference. known_outputs: the names of the
+    operator's outputs, of which a function returns the first one without a name.
     """
 
     case: _subquad.Case
@@ -45,7 +45,11 @@ class Call:
     defaults: dict[str, Any] = field(default_factory=dict)
     own: dict[str, Callable[..., Any]] = field(default_factory=dict)
     known_names: tuple[str, ...] = ()  # of the operator's inputs and parameters
-    first_output: str = "out"
+    known_outputs: tuple[str, ...] = ("out",)
+
+    @property
+    def first_output(self) -> str:
+        return self.known_outputs[0]
 
     def first(self) -> _calls.Given:
         """Returns the tensors and parameters of the first call."""
@@ -143,6 +147,7 @@ class FaultKind(enum.Enum):
     WRONG_SHAPE = enum.auto()
     CHANGED_INPUT = enum.auto()
     REFUSED = enum.auto()  # it said that it does not do this
+    WRONG_NAMES = enum.auto()  # it returned outputs without names, or with unknown ones
 
 
 @dataclass(frozen=True)
@@ -287,13 +292,11 @@ class Caller:
                 if not returned:
                     return {}, {}, Fault(FaultKind.REFUSED, "no gradient reaches its inputs", "no gradient")
             else:
-                returned = self.function(**inputs, **params)
-        except _OutputMissing as error:
-            return {}, {}, Fault(FaultKind.OUTPUT_MISSING, f"returned no {error}")
+                returned = _by_name(call, self.function(**inputs, **params))
+        except _Malformed as error:
+            return {}, {}, error.fault
         except (Exception, SystemExit) as error:  # pylint: disable=broad-except
             return {}, {}, _how_it_failed(error)
-        if not isinstance(returned, dict):
-            returned = {call.first_output: returned}
 
         def failed(kind: FaultKind, text: str) -> tuple[dict[str, Bits], dict[str, Any], Fault]:
             return {}, {}, Fault(kind, text)
@@ -301,20 +304,10 @@ class Caller:
         outputs = {}
         for name, shape in problem.outputs.items():
             if returned.get(name) is None:
-                expected = ", ".join(problem.outputs)
-                return failed(FaultKind.OUTPUT_MISSING, f"returned no {name}; expected {expected}")
+                return {}, {}, _output_missing(name, list(problem.outputs), list(returned))
             value = returned[name]
-            if not _arrays.is_array(value):
-                found = type(value).__name__
-                return failed(FaultKind.NOT_AN_ARRAY, f"returned {found} as {name}; expected an array")
-            if _arrays.kind_of(value) != self.kind:
-                kind = _arrays.kind_of(value)
-                text = f"returned an array of {kind} as {name}; expected an array of {self.kind}"
-                return failed(FaultKind.NOT_AN_ARRAY, text)
-            if not _arrays.is_real(value, self.kind):
-                found = f"{type(value).__module__}.{type(value).__qualname__}"
-                text = f"returned {found} as {name}; expected an array of {self.kind} whose numbers are in memory"
-                return failed(FaultKind.NOT_AN_ARRAY, text)
+            if fault := self._no_array(name, value):
+                return {}, {}, fault
             try:
                 bits, scalar = _arrays.bits_of(name, value)
             except ValueError as error:
@@ -331,6 +324,19 @@ class Caller:
                 return outputs, returned, Fault(FaultKind.CHANGED_INPUT, f"changed its input {name}")
         return outputs, returned, None
 
+    def _no_array(self, name: str, value: Any) -> Fault | None:
+        """Returns the fault if an output is no array of the library whose numbers are in memory."""
+        if not _arrays.is_array(value):
+            text = f"returned {type(value).__name__} as {name}; expected an array"
+        elif (kind := _arrays.kind_of(value)) != self.kind:
+            text = f"returned an array of {kind} as {name}; expected an array of {self.kind}"
+        elif not _arrays.is_real(value, self.kind):
+            found = f"{type(value).__module__}.{type(value).__qualname__}"
+            text = f"returned {found} as {name}; expected an array of {self.kind} whose numbers are in memory"
+        else:
+            return None
+        return Fault(FaultKind.NOT_AN_ARRAY, text)
+
     def _gradients(
         self,
         call: Call,
@@ -346,12 +352,14 @@ class Caller:
 
         def forward(tensors: dict[str, Any]) -> list[Any]:
             """Returns the outputs that have a cotangent: "grad" belongs to the first one, "grad_X" to output X."""
-            returned = self.function(**tensors, **masks, **params)
-            outputs = returned if isinstance(returned, dict) else {call.first_output: returned}
+            outputs = _by_name(call, self.function(**tensors, **masks, **params))
             names = [name.partition("_")[2] or call.first_output for name in cotangents]
             for name in names:
                 if outputs.get(name) is None:
-                    raise _OutputMissing(name)
+                    raise _Malformed(_output_missing(name, names, list(outputs)))
+                # The arrays that JAX differentiates have no numbers.
+                if self.kind == "torch" and (fault := self._no_array(name, outputs[name])):
+                    raise _Malformed(fault)
             return [outputs[name] for name in names]
 
         if self.kind == "jax":
@@ -378,8 +386,34 @@ def _scalars_of(name: str, call: Call, scalar: str) -> tuple[str, ...]:
     return (scalar, "float32") if is_second and scalar in _calls.NARROW else (scalar,)
 
 
-class _OutputMissing(Exception):
-    """The function did not return the output of this name."""
+class _Malformed(Exception):
+    """The function did not return arrays by the names of the operator's outputs."""
+
+    def __init__(self, fault: Fault):
+        super().__init__(fault.text)
+        self.fault = fault
+
+
+def _by_name(call: Call, returned: Any) -> dict[str, Any]:
+    """Returns a function's outputs by name. Raises _Malformed if they have no names, or unknown ones."""
+    known = call.known_outputs
+    if isinstance(returned, dict):
+        if unknown := [str(name) for name in returned if name not in known and known[0] in returned]:
+            text = f"returned the unknown output {', '.join(unknown)}; expected {', '.join(known)}"
+            raise _Malformed(Fault(FaultKind.WRONG_NAMES, text, "unknown"))
+        return returned
+    several = isinstance(returned, (tuple, list)) and any(map(_arrays.is_array, returned))
+    if isinstance(returned, tuple) or several:
+        by_name = ", ".join(f'"{name}": ..' for name in known)
+        dict_of = f"several outputs as a dict, {{{by_name}}}" if len(known) > 1 else f"an array, {known[0]}"
+        text = f"returned a {type(returned).__name__} of {len(returned)}; expected {dict_of}"
+        raise _Malformed(Fault(FaultKind.WRONG_NAMES, text, "unnamed"))
+    return {known[0]: returned}
+
+
+def _output_missing(name: str, expected: list[str], returned: list[Any]) -> Fault:
+    found = ", ".join(map(str, returned)) or "an empty dict"
+    return Fault(FaultKind.OUTPUT_MISSING, f"returned no {name}; expected {', '.join(expected)}, found {found}")
 
 
 def _raw(bits: _arrays.Array) -> _arrays.Array:

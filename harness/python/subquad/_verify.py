@@ -383,6 +383,8 @@ class _Work:
         self.accepts_shared: bool | None = None  # tensors that groups of heads share; None: not known yet
         self.raised: list[tuple[Row, Failure]] = []  # failures on such tensors
         self.own: dict[str, Callable[..., Any]] = {}  # tensors that the function makes itself
+        outputs = [rule["name"] for rule in self.listing["outputs"]]
+        self.forward_outputs = tuple(name for name in dict.fromkeys(outputs) if not name.startswith("grad_"))
         self.optional_outputs = {rule["name"] for rule in self.listing["outputs"] if not rule.get("required", True)}
         self.computed: set[str] = set()  # optional outputs that the function returns
         names = {rule["name"] for key in ("params", "inputs") for rule in self.listing[key]}
@@ -486,7 +488,7 @@ class _Work:
             own=self.own,
             defaults=self.defaults,
             known_names=self.known_names,
-            first_output=self.listing["outputs"][0]["name"],
+            known_outputs=self.forward_outputs,
             **options,
         )
 

@@ -165,6 +165,13 @@ class List(unittest.TestCase):
                 self.assertIn(implementation["what"], text)
         self.assertIn("if feature_map is prf", run("list", "--operator", "linear_attention").stdout)
 
+    def test_says_what_a_tensor_without_axes_and_a_mask_may_be(self):
+        text = run("list", "--operator", "softmax_attention").stdout
+        for name in ("slopes", "sinks"):
+            self.assertRegex(text, rf"(?m)^  {name} +\[h\], \[b, h\], or \[1\] for all heads; optional")
+        self.assertRegex(text, r"(?m)^  mask .*a file may have booleans, integers or any floats")
+        self.assertNotIn("a bias by offset", run("list", "--operator", "linear_attention").stdout)
+
     def test_offsets(self):
         first = {
             (name, entry["name"], entry["shape"][0]): entry["first_offsets"]
@@ -186,6 +193,7 @@ class List(unittest.TestCase):
         names = ["toeplitz_2d", "linear_attention"]
         chosen = json.loads(run("list", "--json", *(word for name in names for word in ("--operator", name))).stdout)
         self.assertEqual(chosen, [self.by_name[name] for name in names])
+        self.assertEqual(json.loads(run("list", "--json", *names).stdout), chosen)
         short = run("list").stdout
         self.assertNotIn("case.json", short)
         for name in self.by_name:

@@ -76,6 +76,10 @@ class Random(unittest.TestCase):
         self.assertIn("interrupted", errors)
         self.assertRegex(text, r"\n[1-9]\d* passed, 0 failed")
 
+    def test_the_help_says_what_is_counted(self):
+        text = " ".join(run("--help").stdout.split())
+        self.assertIn("about half of the draws are no valid case", text)
+
     def test_refusals(self):
         for amount in ("0", "-1", "x", "5x", "1.5", "s", "0s", "-3m", "nanm", "1e9h"):
             result = run(f"--random={amount}")
