@@ -9,15 +9,22 @@
 namespace subquad {
 namespace {
 
-// Returns an input in which every output is linear: the values; for a backward
-// pass the incoming gradient; for tokens that are queries, keys and values at
-// once, the output projection.
-int LinearInput(const Problem& problem) {
-  if (problem.backward) return IndexOf(problem.inputs, "grad");
-  for (const char* name : {"v", "values", "w_v"})
-    if (const int index = IndexOf(problem.inputs, name); index >= 0)
-      return index;
-  return -1;
+// Returns the inputs in which together every output is linear: the values, also
+// those of global tokens; for a backward pass the incoming gradient; for tokens
+// that are queries, keys and values at once, the output projection.
+std::vector<size_t> LinearInputs(const Problem& problem) {
+  const auto given = [&](const std::vector<const char*>& names) {
+    std::vector<size_t> inputs;
+    for (const char* name : names)
+      if (const int index = IndexOf(problem.inputs, name); index >= 0)
+        inputs.push_back(static_cast<size_t>(index));
+    return inputs;
+  };
+  if (problem.backward) return given({"grad"});
+  std::vector<size_t> inputs = given({"v", "v_global"});
+  if (inputs.empty()) inputs = given({"values"});
+  if (inputs.empty()) inputs = given({"w_v"});
+  return inputs;
 }
 
 std::string ChangedInput(const Trial& trial) {
@@ -102,22 +109,23 @@ AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
       return fail("in a run after it was timed: " + again.reason);
     result.deterministic = OutputBits(trial) == before;
 
-    const int linear = LinearInput(trial.problem());
-    if (linear < 0) return result;
-    const auto input = static_cast<size_t>(linear);
-    const double factor = FactorFor(trial, input);
-    Write(trial, input, factor);
+    const std::vector<size_t> inputs = LinearInputs(trial.problem());
+    if (inputs.empty()) return result;
+    double factor = 2;
+    for (const size_t input : inputs)
+      factor = std::min(factor, FactorFor(trial, input));
+    for (const size_t input : inputs) Write(trial, input, factor);
     trial.Poison();
     prepared.Run();
     const Comparison comparison =
         Compare(trial.problem(), Scaled(trial.answer(), factor), trial.arrays(),
                 Scaled(trial.ToleranceFor(implementation), factor));
-    Write(trial, input, 1);
+    for (const size_t input : inputs) Write(trial, input, 1);
     const bool right =
         comparison.not_finite == 0 && comparison.max_over_bound <= 1 &&
         (trial.IsNormWise(implementation) || OverYardstick(comparison) <= 1);
     if (!right)
-      return fail(trial.problem().inputs[input].name +
+      return fail(trial.problem().inputs[inputs.front()].name +
                   " was scaled in place, but the answer did not change with "
                   "it: the result seems to be cached");
   } catch (const std::exception& error) {

@@ -76,6 +76,7 @@ constexpr const char* kCases[] = {
     "toeplitz_1d:n=70,e=5,scalar=float32,seed=3",
     "softmax_attention:n=70,d=8,e=5,heads=2,with=bias,scalar=float32,seed=3",
     "position_attention:n=40,D=6,d=8,e=5,scalar=float32,seed=3",
+    "sparse_attention:pattern=etc,n=40,d=8,e=5,scalar=float32,seed=3",
     "toeplitz_1d:n=40,e=5,backward=1,scalar=float32,seed=3"};
 
 TEST(AfterTiming, AnHonestProgramPasses) {
