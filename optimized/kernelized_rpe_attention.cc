@@ -108,7 +108,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .time = {"O(n f e log n)", "n log n"},
         .memory = {"O(n f e)", "n"},
         .sums = MixedSums,
-        .why_not = OnlyKeyMask,
+        .refuses = FeaturesOfKeysRefuse(),
         .norm_bound = FftBound,
         .needs = "FFTW",
         .prepare = PrepareFftKernelized},
@@ -125,7 +125,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .time = {"O(n f e log n)", "n log n"},
         .memory = {"O(n (f + e))", "n"},
         .sums = MixedWideSums,
-        .why_not = OnlyKeyMask,
+        .refuses = FeaturesOfKeysRefuse(),
         .norm_bound = Fft64Bound,
         .prepare = PrepareKernelized<Streamed64>},
        {.id = "auto",
@@ -134,7 +134,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .time = {"O(min(n^2 (f + e), n f e log n))", "n log n"},
         .memory = {"O(n (f + e))", "n"},
         .sums = AutoSums,
-        .why_not = OnlyKeyMask,
+        .refuses = FeaturesOfKeysRefuse(),
         .norm_bound = AutoBound,
         .prepare = PrepareKernelized<AutoKernelized>}});
 }

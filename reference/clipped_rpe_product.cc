@@ -89,7 +89,8 @@ class ClippedRpeProductOperator final
         {"r", 16, "largest offset; larger ones are clipped to it", 0}};
     TensorRule rpe{"rpe", {"2*r+1", "d"}, Role::kParameter};
     rpe.offset_axes = {{0, "-r"}};
-    signature.inputs = {{"q", {"n_q", "d"}}, rpe, {"v", {"n_k", "e"}}};
+    signature.inputs = {
+        {"q", {"n_q", "d"}}, rpe, TensorRule::Linear("v", {"n_k", "e"})};
     signature.outputs = {{"out", {"n_q", "e"}}};
     return signature;
   }

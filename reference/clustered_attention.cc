@@ -158,7 +158,7 @@ class ClusteredAttentionOperator final
                          {"n", "d"},
                          Role::kData,
                          hash ? kTokens<true, 2> : kTokens<false, 2>},
-                        {"v", {"n", "e"}}};
+                        TensorRule::Linear("v", {"n", "e"})};
     // They decide on clusters only, which has no derivative.
     TensorRule vectors{
         "rotations", {"d", "c"}, Role::kParameter, kVectors<true>};

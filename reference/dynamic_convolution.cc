@@ -85,7 +85,8 @@ class DynamicConvolutionOperator final
     signature.inputs = {
         {"x", {"n", "D"}},
         {"phi_k", {"D", "K"}, Role::kParameter, Draw::kMixingRows},
-        {"phi_v", {"D", "e"}, Role::kParameter, Draw::kMixingRows}};
+        TensorRule::Linear("phi_v", {"D", "e"}, Role::kParameter,
+                           Draw::kMixingRows)};
     signature.outputs = {{"out", {"n", "e"}}};
     signature.queries = signature.keys = "n";
     return signature;

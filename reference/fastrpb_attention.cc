@@ -124,8 +124,9 @@ class FastRpbAttentionOperator final
                          SizeRule::Length("n_k", "keys")};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
-    signature.inputs = {
-        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
+    signature.inputs = {{"q", {n_q, "d"}},
+                        {"k", {n_k, "d"}},
+                        TensorRule::Linear("v", {n_k, "e"})};
     if (linear) {
       AddOmega(params, signature);
     } else {

@@ -31,7 +31,8 @@ class GmlpMixingOperator final : public OperatorWith<GmlpMixingReference> {
         {"x", {"n", "D"}},
         {"phi_u1", {"D", "m"}, Role::kParameter, Draw::kMixingRows},
         {"phi_u2", {"D", "m"}, Role::kParameter, Draw::kMixingRows},
-        {"phi_v", {"m", "e"}, Role::kParameter, Draw::kMixingRows},
+        TensorRule::Linear("phi_v", {"m", "e"}, Role::kParameter,
+                           Draw::kMixingRows),
         psi,
         weights};
     signature.outputs = {{"out", {"n", "e"}}};

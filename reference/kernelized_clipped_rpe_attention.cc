@@ -163,8 +163,10 @@ class KernelizedClippedRpeAttentionOperator final
         {"r", 16, "largest offset; larger ones are clipped to it", 0}};
     TensorRule rpe{"rpe", {"2*r+1", "d"}, Role::kParameter, Draw::kPositive};
     rpe.offset_axes = {{0, "-r"}};
-    signature.inputs = {
-        {"q", {"n_q", "d"}}, {"k", {"n_k", "d"}}, {"v", {"n_k", "e"}}, rpe};
+    signature.inputs = {{"q", {"n_q", "d"}},
+                        {"k", {"n_k", "d"}},
+                        TensorRule::Linear("v", {"n_k", "e"}),
+                        rpe};
     signature.outputs = {{"out", {"n_q", "e"}}};
     return signature;
   }

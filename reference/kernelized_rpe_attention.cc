@@ -65,8 +65,9 @@ class KernelizedRpeAttentionOperator final
                          SizeRule::Length("n_k", "keys")};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
-    signature.inputs = {
-        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
+    signature.inputs = {{"q", {n_q, "d"}},
+                        {"k", {n_k, "d"}},
+                        TensorRule::Linear("v", {n_k, "e"})};
     AddOmega(params, signature);
     signature.inputs.push_back(BiasRule(params));
     signature.inputs.push_back(MaskRule(n_q, n_k));

@@ -49,8 +49,9 @@ class LinearAttentionOperator final
                        SizeRule::Length("n_k", "keys"),
                        {"d", 64, "width of a query and a key"},
                        {"e", 64, "width of a value"}};
-    signature.inputs = {
-        {"q", {"n_q", "d"}}, {"k", {"n_k", "d"}}, {"v", {"n_k", "e"}}};
+    signature.inputs = {{"q", {"n_q", "d"}},
+                        {"k", {"n_k", "d"}},
+                        TensorRule::Linear("v", {"n_k", "e"})};
     AddOmega(params, signature);
     signature.inputs.push_back(MaskRule("n_q", "n_k"));
     signature.outputs = {{"out", {"n_q", "e"}}};

@@ -74,7 +74,7 @@ class LinformerAttentionOperator final
     signature.inputs = {
         {"q", {"n_q", "d"}},
         {"k", {"n_k", "d"}},
-        {"v", {"n_k", "e"}},
+        TensorRule::Linear("v", {"n_k", "e"}),
         {"proj_k", {"p", "n_k"}, Role::kParameter, Draw::kMixing},
         {"proj_v", {"p", "n_k"}, Role::kParameter, Draw::kMixing}};
     signature.outputs = {{"out", {"n_q", "e"}}};

@@ -78,7 +78,7 @@ class MemoryCompressedAttentionOperator final
     signature.inputs = {
         {"q", {"n_q", "d"}},
         {"k", {"n_k", "d"}},
-        {"v", {"n_k", "e"}},
+        TensorRule::Linear("v", {"n_k", "e"}),
         {"theta_k", {"stride"}, Role::kParameter, Draw::kMixing},
         {"theta_v", {"stride"}, Role::kParameter, Draw::kMixing}};
     signature.outputs = {{"out", {"n_q", "e"}}};

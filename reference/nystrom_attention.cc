@@ -220,7 +220,7 @@ class NystromAttentionOperator final
                        {"e", 64, "width of a value"}};
     signature.inputs = {{"q", {"n", "d"}, Role::kData, kSegments<0>},
                         {"k", {"n", "d"}, Role::kData, kSegments<1>},
-                        {"v", {"n", "e"}}};
+                        TensorRule::Linear("v", {"n", "e"})};
     signature.outputs = {{"out", {"n", "e"}}};
     signature.queries = signature.keys = "n";
     return signature;

@@ -215,6 +215,7 @@ class PositionAttentionOperator final
               projection("w_q", "d"),
               projection("w_k", "d"),
               projection("w_v", "e")};
+    inputs.back().linear = true;
     const PositionScheme scheme = PositionSchemeOf(params);
     const bool untied = scheme == PositionScheme::kUntied;
     const bool deberta = scheme == PositionScheme::kDeberta;

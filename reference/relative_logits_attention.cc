@@ -108,7 +108,7 @@ class RelativeLogitsAttentionOperator final
     table.offset_axes = {{1, "0"}};
     signature.inputs = {{"q", {"n_q", "d"}},
                         {"k", {"n_k", "d"}},
-                        {"v", {"n_k", "e"}},
+                        TensorRule::Linear("v", {"n_k", "e"}),
                         {"r", {"n_q", "p"}, Role::kData, Draw::kMixing},
                         table};
     signature.outputs = {{"out", {"n_q", "e"}}};

@@ -111,7 +111,7 @@ class SinkhornAttentionOperator final
                        {"e", 64, "width of a value"}};
     signature.inputs = {{"q", {"n", "d"}},
                         {"k", {"n", "d"}},
-                        {"v", {"n", "e"}},
+                        TensorRule::Linear("v", {"n", "e"}),
                         {"logits", {"n/block", "n/block"}, Role::kParameter}};
     signature.outputs = {{"out", {"n", "e"}}};
     signature.queries = signature.keys = "n";

@@ -64,7 +64,6 @@ class SoftmaxAttentionReference : public Reference<Real> {
     constexpr double kHidden = -std::numeric_limits<double>::infinity();
     SoftmaxRow<Real> row(problem_);
     const double* q = q_.Head(id.head) + id.row * d_;
-    if (sinks_) row.AddSink(static_cast<Real>(*sinks_->Head(id.head)));
     const int64_t end = visible_.End(id.head, id.row);
     for (int64_t j = visible_.First(id.head, id.row); j < end; ++j) {
       if (const double* sees = mask_.At(id.head, id.row, j); sees && *sees == 0)
@@ -76,8 +75,7 @@ class SoftmaxAttentionReference : public Reference<Real> {
         continue;
       Score<Real> score =
           ScaledDot<Real>(q, k_.Head(id.head) + j * d_, d_, scale_);
-      if (softcap_ > 0 && !problem_.caps_biased_scores)
-        score = score.Capped(static_cast<Real>(softcap_), roundoff_);
+      if (softcap_ > 0 && !problem_.caps_biased_scores) score = Capped(score);
       std::optional<Score<Real>> bias;
       if (of_offset) bias = Score<Real>{static_cast<Real>(*of_offset)};
       if (slopes_) bias = BiasOfSlope(id.head, visible_.Offset(id.row, j));
@@ -87,9 +85,14 @@ class SoftmaxAttentionReference : public Reference<Real> {
         score = score.Plus(*bias);
       else if (of_pair)
         score = score.Plus(static_cast<Real>(*of_pair));
-      if (softcap_ > 0 && problem_.caps_biased_scores)
-        score = score.Capped(static_cast<Real>(softcap_), roundoff_);
+      if (softcap_ > 0 && problem_.caps_biased_scores) score = Capped(score);
       row.See(j, score);
+    }
+    if (sinks_) {
+      const auto sink = static_cast<Real>(*sinks_->Head(id.head));
+      row.AddSink(problem_.leaves_sinks_unshifted && row.SeesAny()
+                      ? sink + row.Largest()
+                      : sink);
     }
     if (id.output == lse_) return row.WriteLogSum(value, units);
     row.Write(
@@ -97,6 +100,13 @@ class SoftmaxAttentionReference : public Reference<Real> {
   }
 
  private:
+  Score<Real> Capped(const Score<Real>& score) const {
+    Score<Real> capped = score.Capped(static_cast<Real>(softcap_), roundoff_);
+    if (problem_.ignores_softcap_slope)
+      capped.value = score.value + AsConstant(capped.value - score.value);
+    return capped;
+  }
+
   // Returns the entry of a bias or of a table of buckets; null without one.
   const double* BiasOfOffset(int64_t head, int64_t i, int64_t j) const {
     if (bias_) return bias_->Head(head) + bias_index_.Of(i, j);
@@ -188,8 +198,10 @@ class SoftmaxAttentionOperator final
     pair_bias.may_be_minus_infinity = true;
     TensorRule sinks{"sinks", {}, Role::kParameter};
     sinks.optional = true;
-    signature.inputs = {
-        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}, bias};
+    signature.inputs = {{"q", {n_q, "d"}},
+                        {"k", {n_k, "d"}},
+                        TensorRule::Linear("v", {n_k, "e"}),
+                        bias};
     if (!image) {
       signature.inputs.push_back(std::move(slopes));
       signature.inputs.push_back(std::move(buckets));
@@ -200,6 +212,7 @@ class SoftmaxAttentionOperator final
     for (TensorRule* rule : {&mask, &pair_bias, &sinks})
       signature.inputs.push_back(std::move(*rule));
     TensorRule lse{"lse", {n_q}};
+    lse.apart = true;
     lse.optional = true;
     lse.may_be_minus_infinity = true;
     signature.outputs = {{"out", {n_q, "e"}}, lse};

@@ -184,8 +184,9 @@ class SparseAttentionOperator final
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
     const std::string &n_q = signature.queries, &n_k = signature.keys;
-    signature.inputs = {
-        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
+    signature.inputs = {{"q", {n_q, "d"}},
+                        {"k", {n_k, "d"}},
+                        TensorRule::Linear("v", {n_k, "e"})};
     signature.outputs = {{"out", {n_q, "e"}}};
     if (pattern == "blocks") {
       signature.inputs.push_back(BlockMask(params));
@@ -193,7 +194,7 @@ class SparseAttentionOperator final
       signature.sizes.push_back({"g", 8, "global tokens"});
       signature.inputs.push_back({"q_global", {"g", "d"}});
       signature.inputs.push_back({"k_global", {"g", "d"}});
-      signature.inputs.push_back({"v_global", {"g", "e"}});
+      signature.inputs.push_back(TensorRule::Linear("v_global", {"g", "e"}));
       signature.outputs.push_back({"out_global", {"g", "e"}});
     }
     signature.inputs.push_back(bias);

@@ -159,8 +159,9 @@ class StochasticPositionAttentionOperator final
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
     signature.sizes.push_back({"draws", 64, "number of draws of the noise, R"});
-    signature.inputs = {
-        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
+    signature.inputs = {{"q", {n_q, "d"}},
+                        {"k", {n_k, "d"}},
+                        TensorRule::Linear("v", {n_k, "e"})};
     if (sine) {
       signature.sizes.push_back(
           {"components", 4, "number of sines per channel"});

@@ -127,7 +127,8 @@ class SynthesizerAttentionOperator final
                        {"e", 64, "width of a value"}};
     signature.inputs = {
         {"x", {"n", "D"}},
-        {"phi_v", {"D", "e"}, Role::kParameter, Draw::kMixingRows}};
+        TensorRule::Linear("phi_v", {"D", "e"}, Role::kParameter,
+                           Draw::kMixingRows)};
     auto& inputs = signature.inputs;
     switch (SynthesizerKindOf(params)) {
       case SynthesizerKind::kDense:

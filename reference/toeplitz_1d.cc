@@ -66,7 +66,7 @@ class Toeplitz1dOperator final : public OperatorWith<Toeplitz1dReference> {
                        {"e", 64, "width of a value"}};
     TensorRule weights{"weights", {"n_q+n_k-1"}, Role::kParameter};
     weights.offset_axes = {OffsetAxis::OfIndices(0, "n_q")};
-    TensorRule values{"values", {"n_k", "e"}};
+    TensorRule values = TensorRule::Linear("values", {"n_k", "e"});
     signature.inputs = {weights, values};
     signature.outputs = {{"out", {"n_q", "e"}}};
     return signature;

@@ -65,7 +65,7 @@ class Toeplitz2dOperator final : public OperatorWith<Toeplitz2dReference> {
     TensorRule weights{
         "weights", {"2*height-1", "2*width-1"}, Role::kParameter};
     weights.offset_axes = {{0, "1-height"}, {1, "1-width"}};
-    signature.inputs = {weights, {"values", {kPixels, "e"}}};
+    signature.inputs = {weights, TensorRule::Linear("values", {kPixels, "e"})};
     signature.outputs = {{"out", {kPixels, "e"}}};
     signature.queries = signature.keys = kPixels;
     return signature;

@@ -71,7 +71,8 @@ class Toeplitz2dXyOperator final : public OperatorWith<Toeplitz2dXyReference> {
     TensorRule cols{"weights_cols", {"2*width-1"}, Role::kParameter};
     rows.offset_axes = {{0, "1-height"}};
     cols.offset_axes = {{0, "1-width"}};
-    signature.inputs = {rows, cols, {"values", {kPixels, "e"}}};
+    signature.inputs = {rows, cols,
+                        TensorRule::Linear("values", {kPixels, "e"})};
     signature.outputs = {{"out", {kPixels, "e"}}};
     signature.queries = signature.keys = kPixels;
     return signature;

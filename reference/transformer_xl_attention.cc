@@ -128,7 +128,7 @@ class TransformerXlAttentionOperator final
     r.offset_axes = {{0, causal ? "0" : "1-L"}};
     signature.inputs = {{"q", {"L", "d"}},
                         {"k", {"M+L", "d"}},
-                        {"v", {"M+L", "e"}},
+                        TensorRule::Linear("v", {"M+L", "e"}),
                         r,
                         {"w_kr", {"d", "p"}, Role::kParameter, Draw::kMixing},
                         {"u", {"d"}, Role::kParameter},

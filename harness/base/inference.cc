@@ -5,6 +5,7 @@
 #include <Eigen/Cholesky>
 #include <Eigen/LU>
 #include <Eigen/QR>
+#include <algorithm>
 #include <cmath>
 
 #include "reference/base/invalid_input.h"
@@ -42,19 +43,53 @@ double AtMost(double misses, double draws, double share) {
   return sum;
 }
 
+struct Mean {
+  double value = 0, variance = 0;
+};
+
+Mean MeanOf(std::span<const double> samples) {
+  CheckCount(samples.size(), 2, "samples of a mean");
+  CheckFinite(samples, "samples of a mean");
+  const auto count = static_cast<double>(samples.size());
+  Mean mean;
+  for (double sample : samples) mean.value += sample / count;
+  double squares = 0;
+  for (double sample : samples)
+    squares += (sample - mean.value) * (sample - mean.value);
+  mean.variance = squares / (count - 1) / count;
+  return mean;
+}
+
+Estimate WithInterval(const Mean& mean, size_t freedom, double confidence) {
+  CheckConfidence(confidence);
+  const double half =
+      StudentQuantile(confidence, freedom) * std::sqrt(mean.variance);
+  return {mean.value, {mean.value - half, mean.value + half}};
+}
+
 }  // namespace
 
 Estimate MeanWithInterval(std::span<const double> samples, double confidence) {
-  CheckCount(samples.size(), 2, "samples of a mean");
-  CheckFinite(samples, "samples of a mean");
-  CheckConfidence(confidence);
-  const auto count = static_cast<double>(samples.size());
-  double mean = 0, squares = 0;
-  for (double sample : samples) mean += sample / count;
-  for (double sample : samples) squares += (sample - mean) * (sample - mean);
-  const double half = StudentQuantile(confidence, samples.size() - 1) *
-                      std::sqrt(squares / (count - 1) / count);
-  return {mean, {mean - half, mean + half}};
+  return WithInterval(MeanOf(samples), samples.size() - 1, confidence);
+}
+
+Estimate MeanOverRowsAndColumns(const std::vector<std::vector<double>>& rows,
+                                double confidence) {
+  CheckCount(rows.size(), 1, "rows of a mean");
+  const size_t columns = rows.front().size();
+  if (rows.size() == 1) return MeanWithInterval(rows.front(), confidence);
+  std::vector<double> of_columns(columns), of_rows;
+  for (const std::vector<double>& row : rows) {
+    if (row.size() != columns)
+      throw InvalidInput("rows of a mean", fmt::format("{} columns", columns),
+                         fmt::format("{}", row.size()));
+    for (size_t c = 0; c < columns; ++c)
+      of_columns[c] += row[c] / static_cast<double>(rows.size());
+    of_rows.push_back(MeanOf(row).value);
+  }
+  Mean mean = MeanOf(of_columns);
+  mean.variance += MeanOf(of_rows).variance;
+  return WithInterval(mean, std::min(rows.size(), columns) - 1, confidence);
 }
 
 double ShareUpperBound(double misses, double draws, double confidence) {

@@ -22,6 +22,14 @@ struct Estimate {
 Estimate MeanWithInterval(std::span<const double> samples,
                           double confidence = 0.95);
 
+// Returns the mean of a table, whose rows and columns both stand for others
+// (draws, sentences). Its variance is that of the means of rows plus that of
+// the means of columns, which is slightly too large (what both have in common
+// is in both), and Student's interval has the freedom of the fewer. One row is
+// taken as certain. The rows need equally many columns, two or more.
+Estimate MeanOverRowsAndColumns(const std::vector<std::vector<double>>& rows,
+                                double confidence = 0.95);
+
 // Returns the largest share of misses under which `misses` or fewer in `draws`
 // still occur with probability 1 - confidence. This is the one-sided bound of
 // Clopper and Pearson (1934, Biometrika 26, 404-413), exact for independent

@@ -4,7 +4,9 @@
 
 namespace subquad {
 
-// Makes both signals only set a flag from now on, and ignores SIGPIPE.
+// Makes the first of each of these signals only set a flag, and ignores
+// SIGPIPE. The second one ends the process, as without this function; a
+// terminal is told so.
 void CatchInterrupts();
 
 bool Interrupted();

@@ -28,10 +28,12 @@ void PrintImplementations(const OperatorListing& listing) {
     fmt::print("    {:<14} not in this build: needs {}\n", item.id, item.needs);
 }
 
-// Says what the GPU kernels do not take, in a line for each of them.
+// Says what implementations do not take, in a line for each of them.
 void PrintNotTaken(const OperatorListing& listing) {
   for (const ListedImplementation& item : listing.implementations) {
     std::vector<std::string> lacks = item.not_taken;
+    for (const std::string& name : item.pairs_not_taken)
+      lacks.push_back(name + " of pairs, [.., n_q, n_k]");
     if (item.takes_groups == false)
       lacks.emplace_back("tensors that only some of the heads share");
     if (!lacks.empty())

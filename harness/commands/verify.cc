@@ -210,7 +210,8 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       "of\n"
       "values. `subquad check` reads the folders that it writes. Mistrusted "
       "cases do\n"
-      "not change its exit status. Ctrl-C stops it and keeps the failures "
+      "not change its exit status. Ctrl-C stops it after the current case and "
+      "keeps the failures "
       "(130).");
   command->callback([options, &status] {
     if (options->spikes) {

@@ -9,21 +9,10 @@
 namespace subquad {
 namespace {
 
-// Returns the inputs in which together every output is linear: the values, also
-// those of global tokens; for a backward pass the incoming gradient; for tokens
-// that are queries, keys and values at once, the output projection.
 std::vector<size_t> LinearInputs(const Problem& problem) {
-  const auto given = [&](const std::vector<const char*>& names) {
-    std::vector<size_t> inputs;
-    for (const char* name : names)
-      if (const int index = IndexOf(problem.inputs, name); index >= 0)
-        inputs.push_back(static_cast<size_t>(index));
-    return inputs;
-  };
-  if (problem.backward) return given({"grad"});
-  std::vector<size_t> inputs = given({"v", "v_global"});
-  if (inputs.empty()) inputs = given({"values"});
-  if (inputs.empty()) inputs = given({"w_v"});
+  std::vector<size_t> inputs;
+  for (size_t i = 0; i < problem.inputs.size(); ++i)
+    if (problem.inputs[i].linear) inputs.push_back(i);
   return inputs;
 }
 
@@ -66,8 +55,11 @@ double FactorFor(const Trial& trial, size_t input) {
              : 0.5;
 }
 
-Answer Scaled(Answer answer, double factor) {
-  for (OutputAnswer& output : answer.outputs) {
+// Returns the answer where all linear inputs are multiplied by a factor.
+Answer Scaled(const Problem& problem, Answer answer, double factor) {
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    if (problem.outputs[o].apart) continue;
+    OutputAnswer& output = answer.outputs[o];
     for (long double& value : output.value) value *= factor;
     for (double& units : output.units) units *= factor;
     for (double& slack : output.slack) slack *= factor;
@@ -78,9 +70,10 @@ Answer Scaled(Answer answer, double factor) {
   return answer;
 }
 
-Tolerance Scaled(Tolerance tolerance, double factor) {
-  for (std::vector<double>& units : tolerance.units)
-    for (double& bound : units) bound *= factor;
+Tolerance Scaled(const Problem& problem, Tolerance tolerance, double factor) {
+  for (size_t o = 0; o < tolerance.units.size(); ++o)
+    if (!problem.outputs[o].apart)
+      for (double& bound : tolerance.units[o]) bound *= factor;
   return tolerance;
 }
 
@@ -109,7 +102,8 @@ AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
       return fail("in a run after it was timed: " + again.reason);
     result.deterministic = OutputBits(trial) == before;
 
-    const std::vector<size_t> inputs = LinearInputs(trial.problem());
+    const Problem& problem = trial.problem();
+    const std::vector<size_t> inputs = LinearInputs(problem);
     if (inputs.empty()) return result;
     double factor = 2;
     for (const size_t input : inputs)
@@ -117,15 +111,15 @@ AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
     for (const size_t input : inputs) Write(trial, input, factor);
     trial.Poison();
     prepared.Run();
-    const Comparison comparison =
-        Compare(trial.problem(), Scaled(trial.answer(), factor), trial.arrays(),
-                Scaled(trial.ToleranceFor(implementation), factor));
+    const Comparison comparison = Compare(
+        problem, Scaled(problem, trial.answer(), factor), trial.arrays(),
+        Scaled(problem, trial.ToleranceFor(implementation), factor));
     for (const size_t input : inputs) Write(trial, input, 1);
     const bool right =
         comparison.not_finite == 0 && comparison.max_over_bound <= 1 &&
         (trial.IsNormWise(implementation) || OverYardstick(comparison) <= 1);
     if (!right)
-      return fail(trial.problem().inputs[inputs.front()].name +
+      return fail(problem.inputs[inputs.front()].name +
                   " was scaled in place, but the answer did not change with "
                   "it: the result seems to be cached");
   } catch (const std::exception& error) {

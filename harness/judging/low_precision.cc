@@ -107,8 +107,6 @@ std::vector<WrongAnswer> EmulatedAnswers(const std::vector<Kind>& kinds,
         kinds[at].name, *problem.op->ReferenceEmulated(problem, inputs), answer,
         most_rows);
   });
-  std::erase_if(wrong_answers,
-                [](const WrongAnswer& wrong) { return wrong.parts.empty(); });
   return wrong_answers;
 }
 
@@ -118,8 +116,11 @@ std::vector<WrongAnswer> LowPrecisionAnswers(const Problem& problem,
                                              const Inputs& inputs,
                                              const Answer& answer,
                                              double most_work) {
-  return EmulatedAnswers(LowPrecision(problem.scalar), problem, inputs, answer,
-                         most_work);
+  std::vector<WrongAnswer> answers = EmulatedAnswers(
+      LowPrecision(problem.scalar), problem, inputs, answer, most_work);
+  std::erase_if(answers,
+                [](const WrongAnswer& wrong) { return wrong.parts.empty(); });
+  return answers;
 }
 
 WrongAnswer PlainAnswer(const Problem& problem, const Inputs& inputs,
@@ -132,19 +133,26 @@ WrongAnswer PlainAnswer(const Problem& problem, const Inputs& inputs,
                   answer, all);
 }
 
-std::vector<WrongAnswer> RightAnswers(const Problem& problem,
+std::vector<RightAnswer> RightAnswers(const Problem& problem,
                                       const Inputs& inputs,
                                       const Answer& answer, double most_work) {
-  std::vector<WrongAnswer> right = {PlainAnswer(problem, inputs, answer)};
+  std::vector<RightAnswer> right;
+  right.push_back(
+      {RightArithmetic::kPlain, PlainAnswer(problem, inputs, answer)});
+  if (Info(problem.scalar).bytes != 2) return right;
   const Format own = problem.scalar == Scalar::kBFloat16 ? Format::BFloat16()
                                                          : Format::Float16();
-  if (Info(problem.scalar).bytes == 2)
-    for (WrongAnswer& other : EmulatedAnswers(
-             {{kFactorsInType, Factors(own, Format::Float32())},
-              {kResultsInType,
-               {.result = own, .sum = Format::Float32(), .factor = own}}},
-             problem, inputs, answer, most_work))
-      right.push_back(std::move(other));
+  constexpr RightArithmetic kEmulated[] = {RightArithmetic::kFactorsInType,
+                                           RightArithmetic::kResultsInType};
+  std::vector<WrongAnswer> emulated = EmulatedAnswers(
+      {{"factors in its type, sums in float32",
+        Factors(own, Format::Float32())},
+       {"factors and results in its type, sums in float32",
+        {.result = own, .sum = Format::Float32(), .factor = own}}},
+      problem, inputs, answer, most_work);
+  for (size_t i = 0; i < emulated.size(); ++i)
+    if (!emulated[i].parts.empty())
+      right.push_back({kEmulated[i], std::move(emulated[i])});
   return right;
 }
 

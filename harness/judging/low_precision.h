@@ -18,22 +18,26 @@ std::vector<WrongAnswer> LowPrecisionAnswers(const Problem& problem,
                                              const Answer& answer,
                                              double most_work);
 
-// Names of answers in RightAnswers.
-inline constexpr char kFactorsInType[] = "factors in its type, sums in float32";
-inline constexpr char kResultsInType[] =
-    "factors and results in its type, sums in float32";
+// The arithmetic of a right program.
+enum class RightArithmetic {
+  kPlain,          // the scalar type's; float32 for 16-bit types
+  kFactorsInType,  // 16-bit factors and float32 sums, as matrix units compute
+  kResultsInType,  // and results in 16 bits, as of a program of several kernels
+};
+
+struct RightAnswer {
+  RightArithmetic arithmetic;
+  WrongAnswer answer;  // named after the arithmetic
+};
 
 // Returns the answer of the plain program for all rows, in the arithmetic of
 // the scalar type: float32 for 16-bit types.
 WrongAnswer PlainAnswer(const Problem& problem, const Inputs& inputs,
                         const Answer& answer);
 
-// Returns the answers of right programs. The first is PlainAnswer. For 16-bit
-// types, two follow whose sums are in float32: one with factors in the type, as
-// matrix units compute, and one that also stores every result in the type, as a
-// program of several kernels does. They cover as many rows as
-// LowPrecisionAnswers.
-std::vector<WrongAnswer> RightAnswers(const Problem& problem,
+// Returns the answers of right programs: PlainAnswer, and for 16-bit types one
+// of each other arithmetic, which cover as many rows as LowPrecisionAnswers.
+std::vector<RightAnswer> RightAnswers(const Problem& problem,
                                       const Inputs& inputs,
                                       const Answer& answer, double most_work);
 

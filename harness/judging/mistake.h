@@ -175,6 +175,16 @@ void ReduceSharedOtherwise(Subject& subject);
 void SwapGradients(Subject& subject);
 void LeaveVisibilityOutOfOne(Subject& subject);
 
+// Of options of attention (option_mistakes.cc, bucket_mistakes.cc).
+void MistakeSoftcap(Subject& subject);
+void MistakeSlopes(Subject& subject);
+void MistakeSinks(Subject& subject);
+void MistakeLogSums(Subject& subject);
+void DifferentiateLogSumWithoutSink(Subject& subject);
+void TakeOtherKeyLengths(Subject& subject);
+void MistakePacking(Subject& subject);
+void MistakeBuckets(Subject& subject);
+
 // Of parameters (parameter_mistakes.cc).
 void FlipFlags(Subject& subject);
 void LeaveVisibilityOut(Subject& subject);
@@ -186,13 +196,6 @@ void ChangeChoices(Subject& subject);
 void MiscountKeys(Subject& subject);
 void AlignMaskAtEnd(Subject& subject);
 void MisplaceWindow(Subject& subject);
-void MistakeSoftcap(Subject& subject);
-void MistakeSlopes(Subject& subject);
-void MistakeBuckets(Subject& subject);
-void MistakeSinks(Subject& subject);
-void MistakeLogSums(Subject& subject);
-void TakeOtherKeyLengths(Subject& subject);
-void MistakePacking(Subject& subject);
 void MisplaceEps(Subject& subject);
 
 }  // namespace subquad

@@ -83,6 +83,7 @@ constexpr Kind kKinds[] = {
     {Use::kOptions, Always, MistakePairBias},
     {Use::kOptions, Always, MistakeSinks},
     {Use::kNames, IsOutput, MistakeLogSums},
+    {Use::kOptions, IsGradient, DifferentiateLogSumWithoutSink},
     {Use::kOptions, IsOutput, TakeOtherKeyLengths},
     {Use::kOptions, IsOutput, MistakePacking},
     {Use::kNames, IsCausalOutput, MoveMask},

@@ -1,9 +1,6 @@
 // Mistakes of parameters: a scale, a mask, a feature map, an eps.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
-#include <numbers>
 
 #include "harness/judging/mistake.h"
 #include "reference/base/visible_keys.h"
@@ -173,120 +170,6 @@ void MisplaceWindow(Subject& subject) {
   mistake.remedy = "a query_offset that differs from zero";
 }
 
-// Leaves the softcap out, or the division in softcap tanh(x / softcap), or
-// applies it after the bias.
-void MistakeSoftcap(Subject& subject) {
-  const Params& right = subject.problem.params;
-  if (!right.Has("softcap")) return;
-  Params params = right;
-  params.Erase("softcap");
-  Mistake& mistake = subject.Add("softcap left out", params);
-  mistake.remedy = "a smaller softcap, or larger scores";
-  mistake.small_by_design = true;
-  params = right;
-  params.Set("scale",
-             SoftmaxScale<double>(subject.problem) * right.Number("softcap"));
-  subject.Add("scores not divided by the softcap", params);
-  const std::array biases = {"bias", "slopes", "buckets", "pair_bias"};
-  const bool has_bias = std::ranges::any_of(
-      biases, [&](const char* name) { return subject.Input(name) != nullptr; });
-  if (has_bias)
-    subject.Add("softcap applied after the bias", [](AlteredProblem& altered) {
-      altered.problem.caps_biased_scores = true;
-      altered.changed = true;
-    });
-}
-
-// Leaves slopes out, doubles them, or reads those of other heads.
-void MistakeSlopes(Subject& subject) {
-  const Tensor* slopes = subject.Input("slopes");
-  if (!slopes) return;
-  const auto add = [&](const char* name, void (*change)(std::vector<double>&)) {
-    subject.Add(name, [change](AlteredProblem& altered) {
-      change(altered.Change("slopes").values);
-    });
-  };
-  add("slopes left out",
-      [](std::vector<double>& values) { std::ranges::fill(values, 0); });
-  add("slopes doubled", [](std::vector<double>& values) {
-    for (double& value : values) value *= 2;
-  });
-  add("slopes of the other sign", [](std::vector<double>& values) {
-    for (double& value : values) value = -value;
-  });
-  if (slopes->slices.count() == 1) return;
-  add("another head's slope", [](std::vector<double>& values) {
-    std::rotate(values.begin(), values.begin() + 1, values.end());
-  });
-  add("slopes in reverse order",
-      [](std::vector<double>& values) { std::ranges::reverse(values); });
-}
-
-// Leaves sinks out, reads those of the next head, or adds a key of zeros.
-void MistakeSinks(Subject& subject) {
-  const Tensor* sinks = subject.Input("sinks");
-  if (!sinks) return;
-  const auto fill = [&](const char* name, double logit) {
-    subject.Add(name, [logit](AlteredProblem& altered) {
-      std::ranges::fill(altered.Change("sinks").values, logit);
-    });
-  };
-  fill("sinks left out", std::numeric_limits<float>::lowest());
-  fill("sinks of 0: a key of zeros with weight 1", 0);
-  if (sinks->slices.count() > 1)
-    subject.Add("another head's sink", [](AlteredProblem& altered) {
-      std::vector<double>& values = altered.Change("sinks").values;
-      std::rotate(values.begin(), values.begin() + 1, values.end());
-    });
-}
-
-// Returns another logarithm of the sum of the weights beside the right output:
-// in base 2, of the weights relative to the largest one, or without the sink.
-void MistakeLogSums(Subject& subject) {
-  const Problem& problem = subject.problem;
-  const int index = IndexOf(problem.outputs, "lse");
-  if (index < 0 || subject.right.size() <= static_cast<size_t>(index)) return;
-  const auto lse = static_cast<size_t>(index);
-  const auto add = [&](const char* name, std::vector<long double> values) {
-    subject.Add(name, nullptr).finish =
-        [lse, values = std::move(values)](RowsByOutput& program) {
-          program[lse].values = values;
-          return true;
-        };
-  };
-  const std::vector<long double>& right = subject.right[lse].values;
-  std::vector<long double> changed = right;
-  for (long double& value : changed)
-    value *= std::numbers::log2e_v<long double>;
-  add("lse in base 2", std::move(changed));
-  // If all scores are larger by a factor, so is the largest one, and little but
-  // that is left of the logarithm.
-  constexpr double kFactor = 0x1p40;
-  const auto largest = subject.AnswerTo([&](AlteredProblem& altered) {
-    Params params = problem.params;
-    params.Set("scale", kFactor * SoftmaxScale<double>(problem));
-    if (params.Has("softcap"))
-      params.Set("softcap", kFactor * params.Number("softcap"));
-    for (const char* name : {"bias", "slopes", "buckets", "pair_bias", "sinks"})
-      if (subject.Input(name))
-        for (double& value : altered.Change(name).values) value *= kFactor;
-    altered.Resolve(std::move(params));
-  });
-  if (largest) {
-    changed = right;
-    for (size_t i = 0; i < changed.size(); ++i)
-      if (!std::isinf(changed[i]))
-        changed[i] -= (*largest)[lse].values[i] / kFactor;
-    add("lse without the largest score", std::move(changed));
-  }
-  if (!subject.Input("sinks")) return;
-  auto without = subject.AnswerTo([](AlteredProblem& altered) {
-    std::ranges::fill(altered.Change("sinks").values,
-                      std::numeric_limits<float>::lowest());
-  });
-  if (without) add("lse without the sink", std::move((*without)[lse].values));
-}
-
 // Aligns the mask at the last query and the last key instead of the first ones.
 void AlignMaskAtEnd(Subject& subject) {
   const Problem& problem = subject.problem;
@@ -306,66 +189,6 @@ void AlignMaskAtEnd(Subject& subject) {
   mistake.remedy = offset == 0 ? "fewer queries than keys (n_q < n_k)"
                                : "a query_offset that differs from n_k - n_q";
   mistake.hidden_by_shapes = true;
-}
-
-// Reads the length of the next batch item.
-void TakeOtherKeyLengths(Subject& subject) {
-  Params params = subject.problem.params;
-  if (!params.Has("key_lengths")) return;
-  IntegerList lengths = params.List("key_lengths");
-  std::ranges::rotate(lengths, lengths.begin() + 1);
-  params.Set("key_lengths", lengths);
-  Mistake& mistake = subject.Add("key_lengths of another batch item", params);
-  mistake.remedy = "batch items with different key lengths";
-  mistake.hidden_by_shapes = true;
-}
-
-// Sees other sequences, or reads lengths and positions of other ones.
-void MistakePacking(Subject& subject) {
-  const Params& right = subject.problem.params;
-  if (!right.Has("packed_q")) return;
-  const bool has_offsets =
-      right.Has("query_offset") &&
-      std::holds_alternative<IntegerList>(right.values().at("query_offset"));
-  Params params = right;
-  params.Erase("packed_q");
-  params.Erase("packed_k");
-  if (has_offsets) params.Erase("query_offset");
-  // A batch of one sequence has no others to be confused with.
-  const bool alone = right.List("packed_q").size() == 1;
-  const auto hide = [alone](Mistake& mistake) {
-    if (!alone) return;
-    mistake.hidden_by_shapes = true;
-    mistake.remedy = "two packed sequences or more";
-  };
-  hide(subject.Add("packed sequences that see their neighbours", params));
-  const auto rotate = [](const std::string& name, Params& from) {
-    IntegerList list = from.List(name);
-    std::ranges::rotate(list, list.begin() + 1);
-    from.Set(name, std::move(list));
-  };
-  params = right;
-  for (const char* name : {"packed_q", "packed_k"}) rotate(name, params);
-  hide(subject.Add("lengths of the next packed sequence", params));
-  if (has_offsets) {
-    params = right;
-    rotate("query_offset", params);
-    subject.Add("query_offset of the next packed sequence", params);
-  }
-  params = right;
-  bool moved = false;
-  for (const char* name : {"packed_q", "packed_k"}) {
-    IntegerList list = params.List(name);
-    for (size_t s = 1; s < list.size(); ++s) {
-      if (list[s] == 0) continue;
-      ++list[s - 1];
-      --list[s];
-      moved = true;
-      break;
-    }
-    params.Set(name, std::move(list));
-  }
-  if (moved) subject.Add("a boundary of packed sequences one late", params);
 }
 
 // Misplaces the eps of out = numerator / (normaliser + eps).

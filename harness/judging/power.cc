@@ -168,7 +168,7 @@ TestAnswers AnswersOfTest(const Problem& problem, const Inputs& inputs,
   return answers;
 }
 
-std::vector<WrongAnswer> RightAnswersOfTest(const Problem& problem,
+std::vector<RightAnswer> RightAnswersOfTest(const Problem& problem,
                                             const Inputs& inputs,
                                             const TestAnswers& answers,
                                             double most_work) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/judging/all_close.h"
+#include "harness/judging/low_precision.h"
 
 namespace subquad {
 
@@ -52,7 +53,7 @@ TestAnswers AnswersOfTest(const Problem& problem, const Inputs& inputs,
 // Returns the answers of right programs on the same rows, named after their
 // arithmetic; the first is the plain program. They cost about as much as the
 // wrong answers of the same kinds.
-std::vector<WrongAnswer> RightAnswersOfTest(const Problem& problem,
+std::vector<RightAnswer> RightAnswersOfTest(const Problem& problem,
                                             const Inputs& inputs,
                                             const TestAnswers& answers,
                                             double most_work);

@@ -84,10 +84,11 @@ class Matcher {
   bool HasMatch() const { return best_.ratio <= kAlike; }
 
   // Tries NaN in the rows that should be zero, as 0/0 gives it in rows that see
-  // no key; the other rows are right.
+  // no key; the other rows, of which some are not zero, are right.
   void TryEmptyRows(size_t o) {
     const OutputAnswer& right = right_.outputs[o];
     known_.insert("NaN in rows that should be zero");
+    if (HasMatch()) return;
     size_t missing = 0;
     long double squares = 0, errors = 0;
     for (size_t r = 0; r < right.selection.rows.size(); ++r) {
@@ -99,7 +100,7 @@ class Matcher {
       }
       ++missing;
     }
-    if (missing > 0 && errors <= kRounding * squares)
+    if (missing > 0 && squares > 0 && errors <= kRounding * squares)
       best_ = {
           "NaN in rows that should be zero, as of 0/0 where no key is seen" +
               OfOutput(o),

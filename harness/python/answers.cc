@@ -74,9 +74,9 @@ ListedAnswers AnswersTo(const std::string& op, nb::dict params,
       listed.sampled.push_back(output.selection.rows);
       listed.all_rows = listed.all_rows && output.selection.all;
     }
-    for (const WrongAnswer& right :
+    for (const RightAnswer& right :
          RightAnswersOfTest(problem, read, answers, most_work))
-      listed.right.push_back(Listed(problem, *answers.stored, right));
+      listed.right.push_back(Listed(problem, *answers.stored, right.answer));
     for (const WrongAnswer& wrong : answers.wrong)
       if (!wrong.small_by_design)
         listed.wrong.push_back(Listed(problem, *answers.stored, wrong));

@@ -255,11 +255,16 @@ ListedImplementation ListImplementation(const Implementation& implementation,
     entry.scalars.emplace_back(Info(scalar).name);
   if (implementation.backend == Backend::kCpu) {
     entry.target = CurrentTarget().name;
-    return entry;
+  } else {
+    for (const std::string& name : NamesNotTaken(implementation))
+      if (HasName(listing, name)) entry.not_taken.push_back(name);
+    entry.takes_groups = implementation.takes_groups;
   }
-  for (const std::string& name : NamesNotTaken(implementation))
-    if (HasName(listing, name)) entry.not_taken.push_back(name);
-  entry.takes_groups = implementation.takes_groups;
+  for (const Refusal& refusal : implementation.refuses) {
+    if (std::ranges::count(entry.not_taken, refusal.name) > 0) continue;
+    (refusal.for_pairs_only ? entry.pairs_not_taken : entry.not_taken)
+        .push_back(refusal.name);
+  }
   return entry;
 }
 
@@ -414,6 +419,7 @@ void VisitFields(T& implementation, Fields&& fields) {
   fields("why_no_backward", implementation.why_no_backward, Empty::kOmitted);
   fields("target", implementation.target, Empty::kOmitted);
   fields("not_taken", implementation.not_taken, Empty::kOmitted);
+  fields("pairs_not_taken", implementation.pairs_not_taken, Empty::kOmitted);
   fields("takes_groups", implementation.takes_groups, Empty::kOmitted);
 }
 

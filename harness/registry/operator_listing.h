@@ -85,9 +85,11 @@ struct ListedImplementation {
   std::string what, source;
   std::string why_no_backward;  // empty if it has one
   std::string target;           // instruction set; empty on a GPU
-  // Of a GPU kernel: the operator's parameters, inputs and outputs that it does
-  // not take, and whether some heads, not only all of them, may share a tensor.
-  std::vector<std::string> not_taken;
+  // The operator's parameters, inputs and outputs that it does not take, and
+  // inputs that it takes only with one entry for all queries.
+  std::vector<std::string> not_taken, pairs_not_taken;
+  // Of a GPU kernel: whether some heads, not only all of them, may share a
+  // tensor.
   std::optional<bool> takes_groups;
 };
 

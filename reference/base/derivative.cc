@@ -240,8 +240,13 @@ Problem ForwardOf(const Problem& problem) {
   for (size_t o = 0; o < outputs.size(); ++o)
     if (outputs[o].optional && problem.HasInput(CotangentOf(outputs, o)))
       wanted.push_back(outputs[o].name);
-  return ResolveProblem(*problem.op, problem.params, problem.scalar, shapes,
-                        problem.leading, wanted);
+  Problem forward = ResolveProblem(*problem.op, problem.params, problem.scalar,
+                                   shapes, problem.leading, wanted);
+  // Mistakes of the forward pass.
+  forward.caps_biased_scores = problem.caps_biased_scores;
+  forward.ignores_softcap_slope = problem.ignores_softcap_slope;
+  forward.leaves_sinks_unshifted = problem.leaves_sinks_unshifted;
+  return forward;
 }
 
 template <typename Real>

@@ -30,6 +30,7 @@ Signature WithGradients(Signature signature) {
     TensorRule cotangent{CotangentOf(signature.outputs, o),
                          signature.outputs[o].shape};
     cotangent.optional = o > 0;
+    cotangent.linear = true;
     cotangents.push_back(std::move(cotangent));
   }
   signature.outputs.clear();
@@ -39,9 +40,10 @@ Signature WithGradients(Signature signature) {
       TensorRule gradient = input;
       gradient.name = GradientOf(input.name);
       gradient.may_be_minus_infinity = false;
-      gradient.optional = false;
+      gradient.optional = gradient.linear = false;
       signature.outputs.push_back(std::move(gradient));
     }
+  for (TensorRule& input : signature.inputs) input.linear = false;
   for (TensorRule& cotangent : cotangents)
     signature.inputs.push_back(std::move(cotangent));
   return signature;

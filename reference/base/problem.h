@@ -99,8 +99,19 @@ struct TensorRule {
   // either is shared by all of them; rules of a Problem have the extents as
   // given.
   bool per_pair = false;
+  // The outputs are linear in all inputs with this flag together; an output
+  // that does not depend on them is `apart`.
+  bool linear = false, apart = false;
   // Reversing these axes is the mistake of reading i - j instead of j - i.
   std::vector<OffsetAxis> offset_axes = {};
+
+  static TensorRule Linear(std::string name, std::vector<std::string> shape,
+                           Role role = Role::kData,
+                           const Draw& draw = Draw::kInput) {
+    TensorRule rule{std::move(name), std::move(shape), role, draw};
+    rule.linear = true;
+    return rule;
+  }
 
   bool RunsOverOffsets(size_t axis) const {
     for (const OffsetAxis& offset_axis : offset_axes)
@@ -146,6 +157,10 @@ struct Problem {
   // The softcap is applied to scores that include their bias: a mistake of
   // programs (harness/judging/parameter_mistakes.cc).
   bool caps_biased_scores = false;
+  // Gradients take the softcap for the identity, and sinks are added as
+  // exp(sink) to weights relative to the largest score: more such mistakes.
+  bool ignores_softcap_slope = false;
+  bool leaves_sinks_unshifted = false;
   Scalar scalar = Scalar::kFloat32;
   Dims dims;
   int64_t queries = 0, keys = 0;

@@ -154,6 +154,15 @@ inline Sums DirectSums(const Problem&) { return Sums::kDirect; }
 inline Sums MixedSums(const Problem&) { return Sums::kMixed; }
 inline Sums MixedWideSums(const Problem&) { return Sums::kMixedWide; }
 
+// An option of its operator that an algorithm cannot take.
+struct Refusal {
+  std::string name;  // of a parameter or an input
+  std::string why;   // "this algorithm .."
+  // Only the input with an entry for each query is refused: one for all
+  // queries, [.., 1, n_k], is taken.
+  bool for_pairs_only = false;
+};
+
 // A row of a table (table.h), which fills in `op`, `backend` and the fields
 // that several rows share.
 struct Implementation {
@@ -176,6 +185,10 @@ struct Implementation {
   // may share a tensor.
   std::vector<std::string> takes;
   bool takes_groups = false;
+
+  // The options that it cannot take on any device. CompleteTable adds them to
+  // `why_not`.
+  std::vector<Refusal> refuses;
 
   // Says why it cannot run this problem; empty if it can.
   std::function<std::string(const Problem&)> why_not;

@@ -100,11 +100,12 @@ struct KernelizedShape {
   TokenPositions positions;
 };
 
-// Algorithms that keep features of keys only cannot hide single pairs.
-inline std::string OnlyKeyMask(const Problem& problem) {
-  if (!problem.HasInput("mask") || PairPlaces::Of(problem, "mask").query == 0)
-    return "";
-  return "mask: this algorithm takes a mask of keys, [.., 1, n_k], only";
+// What algorithms refuse that keep features of keys only: they cannot hide
+// single pairs.
+inline std::vector<Refusal> FeaturesOfKeysRefuse() {
+  return {{.name = "mask",
+           .why = "this algorithm takes a mask of keys, [.., 1, n_k], only",
+           .for_pairs_only = true}};
 }
 
 }  // namespace subquad

@@ -25,19 +25,16 @@ inline std::string NotCausal(const Problem& problem) {
              : "";
 }
 
-// Algorithms that keep sums over all keys so far cannot forget one, and have no
-// pairs to hide.
-template <bool kCausal>
-std::string OnlySumsOfKeys(const Problem& problem) {
-  const std::string why = kCausal ? OnlyCausal(problem) : NotCausal(problem);
-  if (!why.empty()) return why;
-  for (const char* window : {"window_left", "window_right"}) {
-    const bool has_effect = window == std::string("window_left") || !kCausal;
-    if (has_effect && problem.params.Has(window))
-      return std::string(window) +
-             ": this algorithm keeps sums over all keys and forgets none";
-  }
-  return OnlyKeyMask(problem);
+// What algorithms refuse that keep sums over all keys so far: they cannot
+// forget a key. In causal order a window has no keys ahead.
+inline std::vector<Refusal> SumsOfKeysRefuse(bool causal) {
+  const std::string why =
+      "this algorithm keeps sums over all keys and forgets none";
+  std::vector<Refusal> refusals = {{"window_left", why}};
+  if (!causal) refusals.push_back({"window_right", why});
+  for (const Refusal& refusal : FeaturesOfKeysRefuse())
+    refusals.push_back(refusal);
+  return refusals;
 }
 
 // Returns the reference's own bound, for problems where the baseline's error is

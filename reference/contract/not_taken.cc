@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "reference/contract/pair_places.h"
+
 namespace subquad {
 namespace {
 
@@ -29,6 +31,16 @@ std::vector<std::string> NamesNotTaken(const Implementation& row) {
     if (std::ranges::find(row.takes, name) == row.takes.end())
       names.emplace_back(name);
   return names;
+}
+
+std::string Refused(const Problem& problem, const Implementation& row) {
+  for (const Refusal& refusal : row.refuses) {
+    if (!Uses(problem, refusal.name)) continue;
+    if (!refusal.for_pairs_only ||
+        PairPlaces::Of(problem, refusal.name).query > 0)
+      return refusal.name + ": " + refusal.why;
+  }
+  return "";
 }
 
 std::string NotTaken(const Problem& problem, const Implementation& row) {

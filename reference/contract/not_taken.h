@@ -1,5 +1,6 @@
-// What a GPU kernel does not take: parameters, inputs, outputs and shared
-// tensors that few kernels support (Implementation::takes, takes_groups).
+// What an implementation does not take: options that an algorithm refuses
+// (Implementation::refuses), and parameters, inputs, outputs and shared tensors
+// that few GPU kernels support (takes, takes_groups).
 #pragma once
 
 #include <string>
@@ -13,7 +14,12 @@ namespace subquad {
 // GPU's table does not take.
 std::vector<std::string> NamesNotTaken(const Implementation& row);
 
-// Says what a problem has that this row does not take; empty if it takes all.
+// Says what a problem has that this row of a GPU's table does not take; empty
+// if it takes all.
 std::string NotTaken(const Problem& problem, const Implementation& row);
+
+// Says which option of a problem this row's algorithm refuses, and why; empty
+// if none.
+std::string Refused(const Problem& problem, const Implementation& row);
 
 }  // namespace subquad

@@ -20,6 +20,7 @@ struct SharedRow {
   Complexity time, memory = {};
   std::string (*why_not)(const Problem&) = nullptr;
   RowBound (*norm_bound)(const Problem&, const Inputs&) = nullptr;
+  std::vector<Refusal> refuses = {};
 };
 
 const std::vector<SharedRow>& SharedRows() {
@@ -50,10 +51,11 @@ const std::vector<SharedRow>& SharedRows() {
       {"linear_attention", "dense", "FastRPB eq. 2",
        {"O(n^2 (f + e))", "n^2"}, {"O(n^2 + n f)", "n^2"}},
       {"linear_attention", "associative", "FastRPB eq. 3; Katharopoulos 2020",
-       {"O(n f e)", "n"}, {}, OnlySumsOfKeys<false>, SignedFeatureBound},
+       {"O(n f e)", "n"}, {}, NotCausal, SignedFeatureBound,
+       SumsOfKeysRefuse(false)},
       {"linear_attention", "chunked", "Transformers II eq. 18-20",
-       {"O(n f (e + chunk))", "n"}, {}, OnlySumsOfKeys<true>,
-       SignedFeatureBound},
+       {"O(n f (e + chunk))", "n"}, {}, OnlyCausal, SignedFeatureBound,
+       SumsOfKeysRefuse(true)},
 
       {"fastrpb_attention", "dense", "FastRPB eq. 10",
        {"O(n^2 (d + e))", "n^2"}, {"O(n^2)", "n^2"}},
@@ -72,7 +74,8 @@ const std::vector<SharedRow>& SharedRows() {
       {"kernelized_rpe_attention", "tiled", "NPRF eq. 10",
        {"O(n^2 (f + e))", "n^2"}},
       {"kernelized_rpe_attention", "fft_streamed", "NPRF algorithm 1",
-       {"O(n f e log n)", "n log n"}, {"O(n (f + e))", "n"}, OnlyKeyMask},
+       {"O(n f e log n)", "n log n"}, {"O(n (f + e))", "n"},
+       {}, {}, FeaturesOfKeysRefuse()},
 
       {"clipped_rpe_product", "dense", "LRPE section III; Shaw 2018",
        {"O(n (r d + n e))", "n^2"}, {"O(n^2)", "n^2"}},
@@ -168,13 +171,17 @@ std::vector<Implementation> CompleteTable(std::string_view op, Backend backend,
       if (row.memory.text.empty()) row.memory = shared.memory;
       if (!row.why_not) row.why_not = shared.why_not;
       if (!row.norm_bound) row.norm_bound = shared.norm_bound;
+      if (row.refuses.empty()) row.refuses = shared.refuses;
     }
-    if (backend == Backend::kCuda)
-      row.why_not = [row = row](const Problem& problem) {
-        std::string reason = NotTaken(problem, row);
-        if (reason.empty()) reason = NotOnDevice(problem);
-        return reason.empty() && row.why_not ? row.why_not(problem) : reason;
-      };
+    if (backend == Backend::kCpu && row.refuses.empty()) continue;
+    row.why_not = [row = row](const Problem& problem) {
+      std::string reason;
+      if (row.backend == Backend::kCuda) reason = NotTaken(problem, row);
+      if (reason.empty() && row.backend == Backend::kCuda)
+        reason = NotOnDevice(problem);
+      if (reason.empty() && row.why_not) reason = row.why_not(problem);
+      return reason.empty() ? Refused(problem, row) : reason;
+    };
   }
   return rows;
 }

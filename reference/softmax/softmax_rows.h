@@ -113,6 +113,16 @@ class SoftmaxRow {
     sink_ = logit;
   }
 
+  bool SeesAny() const { return !seen_.empty(); }
+
+  // Returns the largest score or sink, as a constant.
+  Real Largest() const {
+    Real largest = has_sink_ ? sink_ : seen_[0].score.value;
+    for (const Seen& seen : seen_)
+      largest = std::max(largest, seen.score.value);
+    return AsConstant(largest);
+  }
+
   // Computes value = softmax(scores) V, where values(j) points to row j of V
   // and value_units(j) to bounds of the errors of its e values, or is null. The
   // value is zero if the query sees no key.
@@ -225,13 +235,6 @@ class SoftmaxRow {
     const double lost_;  // a smaller weight may be zero
     double moved_ = 0, smallest_ = 0, most_ = 0;
   };
-
-  Real Largest() const {
-    Real largest = has_sink_ ? sink_ : seen_[0].score.value;
-    for (const Seen& seen : seen_)
-      largest = std::max(largest, seen.score.value);
-    return AsConstant(largest);
-  }
 
   // Returns the operations that add up the weights, and a few more.
   double Terms() const { return static_cast<double>(seen_.size()) + 17; }

@@ -62,5 +62,49 @@ TEST(Table, NamesWhatTheGpuDoesNotTake) {
   }
 }
 
+// What a CPU program's algorithm refuses is what it lists, and nothing else of
+// these options.
+TEST(Table, NamesWhatAlgorithmsRefuse) {
+  struct Option {
+    std::string name, setting;
+    bool of_pairs = false;
+  };
+  const Option options[] = {
+      {"window_left", ",window_left=3"}, {"window_right", ",window_right=3"},
+      {"mask", ",with=mask", true},      {"", ",with=mask,shared=mask:queries"},
+      {"", ",query_offset=2"},           {"", ",packed_q=9+11,packed_k=9+11"}};
+  size_t refused = 0;
+  for (const std::string op : {"linear_attention:feature_map=elu1",
+                               "kernelized_rpe_attention:feature_map=elu1"})
+    for (const std::string causal : {",causal=0", ",causal=1"}) {
+      const auto problem_with = [&](const std::string& setting) {
+        return ProblemOf(MakeCase(ParseCaseId(
+            op + causal + (setting.starts_with(",packed") ? "" : ",n=20") +
+            setting)));
+      };
+      const Problem plain = problem_with("");
+      for (const Implementation* row : ImplementationsOf(*plain.op)) {
+        if (row->backend != Backend::kCpu ||
+            (row->why_not && !row->why_not(plain).empty()))
+          continue;
+        for (const Option& option : options) {
+          const auto listed =
+              std::ranges::find_if(row->refuses, [&](const Refusal& refusal) {
+                return refusal.name == option.name &&
+                       refusal.for_pairs_only == option.of_pairs;
+              });
+          const std::string reason =
+              row->why_not ? row->why_not(problem_with(option.setting)) : "";
+          EXPECT_EQ(reason, listed == row->refuses.end()
+                                ? ""
+                                : option.name + ": " + listed->why)
+              << op << causal << " " << row->id << option.setting;
+          refused += !reason.empty();
+        }
+      }
+    }
+  EXPECT_GT(refused, 12U);
+}
+
 }  // namespace
 }  // namespace subquad

@@ -86,39 +86,6 @@ const Setting& Find(const std::vector<Setting>& all, const std::string& model,
   throw InvalidInput("embeddings.csv", map + " of every model", "none");
 }
 
-double VarianceOfMean(const std::vector<double>& samples) {
-  double mean = 0, squares = 0;
-  const auto count = static_cast<double>(samples.size());
-  for (const double sample : samples) mean += sample / count;
-  for (const double sample : samples)
-    squares += (sample - mean) * (sample - mean);
-  return squares / (count - 1) / count;
-}
-
-// The mean over draws and sentences, each of which stands for others. Its
-// variance is that of the draws' means plus that of the sentences' means, which
-// is slightly too large (what draws and sentences have in common is in both);
-// Student's interval has the freedom of the fewer.
-Estimate MeanOverBoth(const std::vector<std::vector<double>>& differences) {
-  const auto draws = static_cast<double>(differences.size());
-  std::vector<double> of_sentences(differences.front().size()), of_draws;
-  for (const std::vector<double>& draw : differences) {
-    double sum = 0;
-    for (size_t i = 0; i < draw.size(); ++i) {
-      of_sentences[i] += draw[i] / draws;
-      sum += draw[i];
-    }
-    of_draws.push_back(sum / static_cast<double>(draw.size()));
-  }
-  Estimate mean = MeanWithInterval(of_sentences);
-  if (differences.size() == 1) return mean;
-  const double reach =
-      StudentQuantile(0.95,
-                      std::min(of_draws.size(), of_sentences.size()) - 1) *
-      std::sqrt(VarianceOfMean(of_sentences) + VarianceOfMean(of_draws));
-  return {mean.value, {mean.value - reach, mean.value + reach}};
-}
-
 StudyTables Measure(StudyRun&, const Json& parameters) {
   StudyTable cosines{
       "cosine",
@@ -157,7 +124,7 @@ StudyTables Measure(StudyRun&, const Json& parameters) {
       std::vector<std::vector<double>> differences = setting.cosines;
       for (std::vector<double>& draw : differences)
         for (size_t i = 0; i < draw.size(); ++i) draw[i] = other[i] - draw[i];
-      const Estimate mean = MeanOverBoth(differences);
+      const Estimate mean = MeanOverRowsAndColumns(differences);
       against.Add({setting.model, setting.map, setting.features, name,
                    mean.value, mean.interval.low, mean.interval.high});
     }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "harness/cases/generate.h"
@@ -313,12 +314,15 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
     for (const WrongAnswer& answer : answers.wrong)
       if (!answer.small_by_design && !IsSame(problem, *answers.stored, answer))
         wrong.push_back(tried_of(answer));
-    for (const WrongAnswer& answer :
-         RightAnswersOfTest(problem, inputs, answers, most_work))
-      right.push_back(tried_of(answer));
     // Some formulas need it; all are compared on the same cases.
-    const auto eager = std::ranges::find(right, kResultsInType, &Tried::name);
-    if (eager == right.end()) return;
+    std::optional<Tried> eager;
+    for (const RightAnswer& one :
+         RightAnswersOfTest(problem, inputs, answers, most_work)) {
+      right.push_back(tried_of(one.answer));
+      if (one.arithmetic == RightArithmetic::kResultsInType)
+        eager = right.back();
+    }
+    if (!eager) return;
     int64_t rows = 0;
     for (const OutputAnswer& output : answers.expected->outputs)
       rows += std::ssize(output.selection.rows);

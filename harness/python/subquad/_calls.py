@@ -145,9 +145,11 @@ def listing(op: str) -> dict[str, Any]:
 def signature(op: str) -> dict[str, Any]:
     """Describes an operator: a dict with formula, source, inputs, params, outputs, sizes and implementations.
 
-    The last five are dicts by name. An input or output has a shape in terms of the sizes, without the leading axes (batch,
-    heads; an empty shape means a number for each head, [h], [b, h], or [1] for all of them); `required`; and `when`, the parameters with which it exists. If the shape depends on a parameter, `variants` lists
-    all shapes. A parameter has type, default, meaning, and its choices or range.
+    The last five are dicts by name. An input or output has a shape in terms of the sizes, without the leading axes
+    (batch, heads; an empty shape means a number for each head, [h], [b, h], or [1] for all of them); `required`; and
+    `when`, the parameters with which it exists. If the shape depends on a parameter, `variants` lists all shapes. A
+    parameter has type, default, meaning, and its choices or range. An implementation says in `not_taken` which of these
+    it refuses, and in `pairs_not_taken` which inputs it takes with one entry for all queries only.
     """
     entry = copy.deepcopy(listing(op))
     result = {key: entry[key] for key in ("operator", "formula", "source")}

@@ -29,6 +29,42 @@ TEST(MeanInterval, UsesStudentsT) {
   EXPECT_TRUE(Excludes(mean, std::nan("")));
 }
 
+TEST(MeanOverRowsAndColumns, AddsTheVariancesOfBoth) {
+  // Means of the columns 2, 4 and of the rows 2, 3, 4; t of 95 % with 1 degree
+  // of freedom is 12.7062.
+  const Estimate mean = MeanOverRowsAndColumns({{1, 3}, {2, 4}, {3, 5}});
+  EXPECT_DOUBLE_EQ(mean.value, 3);
+  EXPECT_NEAR(mean.interval.high - 3, 12.7062 * std::sqrt(1 + 1.0 / 3), 1e-3);
+  EXPECT_NEAR(3 - mean.interval.low, mean.interval.high - 3, 1e-12);
+  const std::vector<double> row = {1, 2, 3, 4, 5};
+  const Estimate one = MeanOverRowsAndColumns({row}),
+                 same = MeanWithInterval(row);
+  EXPECT_EQ(one.interval.high, same.interval.high);
+  EXPECT_EQ(one.value, same.value);
+}
+
+// Effects of rows and columns are both random: intervals over only one of them
+// would miss the mean far more often.
+TEST(MeanOverRowsAndColumns, CoversTheMeanOfAll) {
+  constexpr int kTrials = 1000;
+  constexpr size_t kRows = 5, kColumns = 40;
+  int covered = 0, covered_by_columns = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const Draws draws(static_cast<uint64_t>(trial), "table");
+    std::vector<std::vector<double>> rows(kRows, std::vector<double>(kColumns));
+    std::vector<double> of_columns(kColumns);
+    for (size_t r = 0; r < kRows; ++r)
+      for (size_t c = 0; c < kColumns; ++c) {
+        rows[r][c] = draws.Normal(r) + draws.Normal(100 + c);
+        of_columns[c] += rows[r][c] / kRows;
+      }
+    covered += !Excludes(MeanOverRowsAndColumns(rows), 0);
+    covered_by_columns += !Excludes(MeanWithInterval(of_columns), 0);
+  }
+  EXPECT_GT(covered, 0.93 * kTrials);
+  EXPECT_LT(covered_by_columns, 0.7 * kTrials);
+}
+
 TEST(ShareBounds, AreThoseOfClopperAndPearson) {
   // No miss in 200: 1 - 0.05^(1/200).
   EXPECT_NEAR(ShareUpperBound(0, 200), 1 - std::pow(0.05, 1.0 / 200), 1e-12);
@@ -94,6 +130,8 @@ TEST(Slopes, RefuseUninformativePoints) {
   EXPECT_THROW(FitSlopes({}, {}), InvalidInput);
   EXPECT_THROW(MeanWithInterval(std::vector<double>{1}), InvalidInput);
   EXPECT_THROW(MeanWithInterval(std::vector<double>{1, NAN}), InvalidInput);
+  EXPECT_THROW(MeanOverRowsAndColumns({}), InvalidInput);
+  EXPECT_THROW(MeanOverRowsAndColumns({{1, 2}, {1}}), InvalidInput);
   EXPECT_THROW(ShareUpperBound(3, 2), InvalidInput);
   EXPECT_THROW(ShareUpperBound(NAN, 2), InvalidInput);
   EXPECT_THROW(ShareUpperBound(1, 2, 1), InvalidInput);

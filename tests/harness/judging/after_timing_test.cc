@@ -6,8 +6,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "harness/cases/generate.h"
+#include "harness/cases/verification.h"
 #include "harness/registry/registry.h"
 
 namespace subquad {
@@ -77,7 +79,53 @@ constexpr const char* kCases[] = {
     "softmax_attention:n=70,d=8,e=5,heads=2,with=bias,scalar=float32,seed=3",
     "position_attention:n=40,D=6,d=8,e=5,scalar=float32,seed=3",
     "sparse_attention:pattern=etc,n=40,d=8,e=5,scalar=float32,seed=3",
-    "toeplitz_1d:n=40,e=5,backward=1,scalar=float32,seed=3"};
+    "toeplitz_1d:n=40,e=5,backward=1,scalar=float32,seed=3",
+    "softmax_attention:n=40,d=8,e=5,with=lse,scalar=float32,seed=3",
+    "softmax_attention:n=40,d=8,e=5,with=grad_lse,backward=1,scalar=float32,"
+    "seed=3",
+    "dynamic_convolution:n=40,D=6,K=5,e=5,scalar=float32,seed=3",
+    "gmlp_mixing:n=40,D=6,m=7,e=5,scalar=float32,seed=3",
+    "synthesizer_attention:n=40,D=6,m=7,e=5,scalar=float32,seed=3"};
+
+// Twice all linear inputs give exactly twice the outputs, but for those apart.
+TEST(AfterTiming, OutputsAreLinearInTheInputsThatSaySo) {
+  std::set<std::string> without;
+  for (const Operator* op : Operators())
+    for (const Case& test_case :
+         VerificationCases(*op, {9}, Scalar::kFloat64, 1)) {
+      SCOPED_TRACE(test_case.Id());
+      const Problem problem = ProblemOf(test_case);
+      Inputs once = GenerateInputs(test_case, problem), twice = once;
+      bool any = false;
+      for (size_t i = 0; i < problem.inputs.size(); ++i)
+        if (problem.inputs[i].linear) {
+          any = true;
+          for (double& value : twice.tensors[i].values) value *= 2;
+        }
+      if (!any) {
+        without.insert(std::string(op->description().id) +
+                       (problem.backward ? " backward" : ""));
+        continue;
+      }
+      const auto first = op->ReferenceDouble(problem, once);
+      const auto second = op->ReferenceDouble(problem, twice);
+      for (int o = 0; o < std::ssize(problem.outputs); ++o) {
+        const TensorRule& output = problem.outputs[static_cast<size_t>(o)];
+        const OutputLayout layout = LayoutOf(problem, o);
+        std::vector<double> row(static_cast<size_t>(layout.width)),
+            doubled(row);
+        for (int64_t head = 0; head < layout.heads; ++head)
+          for (int64_t r = 0; r < layout.rows; ++r) {
+            first->Row({o, head, r}, row.data(), nullptr);
+            second->Row({o, head, r}, doubled.data(), nullptr);
+            if (!output.apart)
+              for (double& value : row) value *= 2;
+            ASSERT_EQ(row, doubled) << output.name << ", row " << r;
+          }
+      }
+    }
+  EXPECT_EQ(without, std::set<std::string>{"graph_attention"});
+}
 
 TEST(AfterTiming, AnHonestProgramPasses) {
   for (const char* id : kCases) {

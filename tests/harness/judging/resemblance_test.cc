@@ -135,7 +135,8 @@ TEST(Resemblance, NamesCommonMistakes) {
       {"softmax_attention:causal=1,n_q=30,n_k=40,d=8,e=8",
        {"causal mask aligned at the last query and key instead of the first"}},
       {"softmax_attention:n=40,d=8,e=8,batch=2,key_lengths=15+33",
-       {"key_lengths left out", "key_lengths of another batch item"}},
+       {"key_lengths left out", "key_lengths of another batch item",
+        "key_lengths too large by 1", "key_lengths too small by 1"}},
       {"softmax_attention:n=40,d=8,e=8,causal=1,window_left=6,query_offset=3",
        {"window_left too large by 1", "window_left too small by 1",
         "window_left left out",
@@ -152,8 +153,13 @@ TEST(Resemblance, NamesCommonMistakes) {
       {"linear_attention:feature_map=elu1,d=8,e=8,causal=1,packed_q=12+9+20,"
        "packed_k=15+9+30,query_offset=3+0+10",
        {"packed sequences that see their neighbours",
+        "packed sequences that see the one before them",
+        "packed sequences that see the one after them",
+        "packed sequences that see those on both sides",
+        "packed sequences that see all before them: a state that is not reset",
         "lengths of the next packed sequence",
         "query_offset of the next packed sequence",
+        "query_offset of the first packed sequence for all",
         "a boundary of packed sequences one late"}},
       {"linear_attention:feature_map=elu1,n=40,d=8,e=8,with=mask,"
        "shared=mask:queries",
@@ -170,13 +176,23 @@ TEST(Resemblance, NamesCommonMistakes) {
        {"softcap applied after the bias", "softcap left out"}},
       {"softmax_attention:n=40,d=8,e=8,heads=3,per_head=1,with=sinks",
        {"sinks left out", "sinks of 0: a key of zeros with weight 1",
+        "exp(sink) without the largest score subtracted",
         "another head's sink"}},
       {"softmax_attention:n=40,d=8,e=8,heads=3,per_head=1,with=slopes",
        {"slopes left out", "slopes doubled", "slopes of the other sign",
-        "another head's slope", "slopes in reverse order"}},
-      {"softmax_attention:d=8,e=8,causal=1,packed_q=12+9+20,packed_k=15+9+30,"
-       "query_offset=3+0+10",
+        "slopes times j - i instead of -|j - i|", "another head's slope",
+        "slopes in reverse order"}},
+      {"softmax_attention:n_q=20,n_k=30,d=8,e=8,heads=3,per_head=1,"
+       "query_offset=7,with=slopes",
+       {"slopes times j - i instead of -|j - i|"}},
+      {"softmax_attention:d=8,e=8,causal=1,packed_q=12+9+20+7,"
+       "packed_k=15+9+30+8,query_offset=3+0+10+1",
        {"packed sequences that see their neighbours",
+        "packed sequences that see the one before them",
+        "packed sequences that see the one after them",
+        "packed sequences that see those on both sides",
+        "packed sequences that see all before them: a state that is not reset",
+        "query_offset of the first packed sequence for all",
         "lengths of the next packed sequence",
         "query_offset of the next packed sequence",
         "a boundary of packed sequences one late"}},
@@ -203,6 +219,9 @@ TEST(Resemblance, NamesCommonMistakes) {
       {"softmax_attention:n=40,d=8,e=8,with=sinks+lse",
        {"lse in base 2", "lse without the largest score",
         "lse without the sink"}},
+      {"softmax_attention:n_q=20,n_k=30,d=8,e=8,causal=1,query_offset=-9,"
+       "with=lse",
+       {"lse of 0 where no key is seen"}},
       {"softmax_attention:n_q=20,n_k=30,d=8,e=8,causal=1,query_offset=-9",
        {"rows that see no key averaged over all keys"}},
       {"softmax_attention:n=20,d=8,e=8,batch=2,key_lengths=0+15",
@@ -260,6 +279,14 @@ TEST(Resemblance, NamesCommonMistakes) {
       {"softmax_attention:causal=1,backward=1,n=40,d=8,e=8,batch=2,"
        "key_lengths=15+33",
        {"key_lengths left out of grad_v only"}},
+      {"softmax_attention:backward=1,n=30,d=8,e=8,softcap=0.5,scale=0.3,"
+       "with=sinks+grad_lse",
+       {"softcap left out", "the softcap not differentiated",
+        "gradients of lse without the sink",
+        "exp(sink) without the largest score subtracted"}},
+      {"softmax_attention:backward=1,n=30,d=8,e=8,softcap=0.5,scale=0.3,"
+       "with=slopes",
+       {"softcap applied after the bias", "the softcap not differentiated"}},
   };
   for (const auto& [id, names] : usual) {
     Subject subject(id + ",scalar=float64,seed=3");
@@ -389,6 +416,40 @@ TEST(Resemblance, FactorsOfTensorsAreFitted) {
   Subject weights("toeplitz_1d:n=40,e=4,heads=2,per_head=1,scalar=float64");
   EXPECT_EQ(weights.Like(WithFactors(weights, "weights", {0.5, 3})).name,
             "weights multiplied by another factor for each head: 0.5, 3");
+}
+
+// Rows of NaN that should be zero are named if the others are right and some
+// are not zero; what else is wrong with the output goes before.
+TEST(Resemblance, MissingEmptyRowsAreNamed) {
+  Subject subject(
+      "softmax_attention:n_q=20,n_k=30,d=8,e=8,causal=1,query_offset=-9,"
+      "scalar=float64,seed=3");
+  const auto width = static_cast<size_t>(subject.right.outputs[0].width);
+  Answer answer = subject.right;
+  std::vector<long double>& values = answer.outputs[0].value;
+  std::fill_n(values.begin(), 9 * width, std::nan(""));
+  const std::string name =
+      "NaN in rows that should be zero, as of 0/0 where no key is seen";
+  EXPECT_EQ(subject.Like(answer).name, name);
+  values[10 * width] += 1;
+  EXPECT_NE(subject.Like(answer).name, name);
+  // Mistakes have NaN in the same rows (the quotient of their empty sums, not
+  // divided twice), but are wrong in the others.
+  Subject quotient(
+      "linear_attention:feature_map=elu1,n_q=9,n_k=30,d=8,e=8,batch=2,"
+      "key_lengths=0+15,scalar=float64,seed=3");
+  answer = quotient.right;
+  std::fill_n(answer.outputs[0].value.begin(),
+              9 * static_cast<size_t>(quotient.right.outputs[0].width),
+              std::nan(""));
+  EXPECT_EQ(quotient.Like(answer).name, name);
+  // An output of zeros only has no right rows beside them.
+  Subject nothing(
+      "softmax_attention:n_q=9,n_k=30,d=8,e=8,causal=1,query_offset=-9,"
+      "scalar=float64,seed=3");
+  answer = nothing.right;
+  std::ranges::fill(answer.outputs[0].value, std::nan(""));
+  EXPECT_EQ(nothing.Like(answer).name, "");
 }
 
 TEST(Resemblance, RangesOfRowsAreNamed) {
