@@ -33,7 +33,7 @@ void PrintNotTaken(const OperatorListing& listing) {
   for (const ListedImplementation& item : listing.implementations) {
     std::vector<std::string> lacks = item.not_taken;
     for (const std::string& name : item.pairs_not_taken)
-      lacks.push_back(name + " of pairs, [.., n_q, n_k]");
+      lacks.push_back(name + " [.., n_q, n_k] (only [.., 1, n_k])");
     if (item.takes_groups == false)
       lacks.emplace_back("tensors that only some of the heads share");
     if (!lacks.empty())

@@ -37,12 +37,19 @@ Tensor SignedSlopes(const Problem& problem, const Tensor& slopes) {
   return bias;
 }
 
+// A batch of one sequence has no others to be confused with.
+void HideIfAlone(Mistake& mistake, const Problem& problem) {
+  if (problem.params.List("packed_q").size() > 1) return;
+  mistake.hidden_by_shapes = true;
+  mistake.remedy = "two packed sequences or more";
+}
+
 // Adds the mistake of seeing keys of other sequences: those of the sequences
 // from own + first to own + last, besides the keys that queries of sequence
 // `own` see.
-void SeeOtherSequences(Subject& subject, const char* name, int64_t first,
-                       int64_t last) {
-  subject.Add(name, [=](AlteredProblem& altered) {
+Mistake& SeeOtherSequences(Subject& subject, const char* name, int64_t first,
+                           int64_t last) {
+  return subject.Add(name, [=](AlteredProblem& altered) {
     const Problem& problem = altered.problem;
     const VisibleKeys visible(problem);
     const std::vector<Sequence>& all = visible.sequences();
@@ -86,16 +93,18 @@ void SeeNeighbours(Subject& subject) {
       problem.queries > kMostPairs / std::max<int64_t>(problem.keys, 1))
     return;
   constexpr int64_t kAll = 1 << 30;
-  SeeOtherSequences(subject, "packed sequences that see the one before them",
-                    -1, -1);
-  SeeOtherSequences(subject, "packed sequences that see the one after them", 1,
-                    1);
-  SeeOtherSequences(subject, "packed sequences that see those on both sides",
-                    -1, 1);
-  SeeOtherSequences(subject,
-                    "packed sequences that see all before them: a state that "
-                    "is not reset",
-                    -kAll, -1);
+  struct {
+    const char* name;
+    int64_t first, last;
+  } constexpr kSeen[] = {
+      {"packed sequences that see the one before them", -1, -1},
+      {"packed sequences that see the one after them", 1, 1},
+      {"packed sequences that see those on both sides", -1, 1},
+      {"packed sequences that see all before them: a state that is not reset",
+       -kAll, -1},
+  };
+  for (const auto& [name, first, last] : kSeen)
+    HideIfAlone(SeeOtherSequences(subject, name, first, last), problem);
 }
 
 }  // namespace
@@ -267,15 +276,19 @@ void TakeOtherKeyLengths(Subject& subject) {
   Mistake& mistake = subject.Add("key_lengths of another batch item", params);
   mistake.remedy = "batch items with different key lengths";
   mistake.hidden_by_shapes = true;
-  const auto miscount = [&](const char* name, int64_t by) {
+  const auto miscount = [&](const char* name, int64_t by,
+                            const char* shown_by) {
     lengths = subject.problem.params.List("key_lengths");
     for (int64_t& length : lengths)
       length = std::clamp<int64_t>(length + by, 0, subject.problem.keys);
     params.Set("key_lengths", lengths);
-    subject.Add(name, params);
+    Mistake& miscounted = subject.Add(name, params);
+    miscounted.remedy = shown_by;
+    miscounted.hidden_by_shapes = true;
   };
-  miscount("key_lengths too large by 1", 1);
-  miscount("key_lengths too small by 1", -1);
+  miscount("key_lengths too large by 1", 1,
+           "a key length shorter than the keys");
+  miscount("key_lengths too small by 1", -1, "a key length above zero");
 }
 
 // Sees other sequences, or reads lengths and positions of other ones.
@@ -289,12 +302,8 @@ void MistakePacking(Subject& subject) {
   params.Erase("packed_q");
   params.Erase("packed_k");
   if (has_offsets) params.Erase("query_offset");
-  // A batch of one sequence has no others to be confused with.
-  const bool alone = right.List("packed_q").size() == 1;
-  const auto hide = [alone](Mistake& mistake) {
-    if (!alone) return;
-    mistake.hidden_by_shapes = true;
-    mistake.remedy = "two packed sequences or more";
+  const auto hide = [&](Mistake& mistake) {
+    HideIfAlone(mistake, subject.problem);
   };
   hide(subject.Add("packed sequences that see their neighbours", params));
   const auto rotate = [](const std::string& name, Params& from) {
@@ -306,13 +315,18 @@ void MistakePacking(Subject& subject) {
   for (const char* name : {"packed_q", "packed_k"}) rotate(name, params);
   hide(subject.Add("lengths of the next packed sequence", params));
   if (has_offsets) {
+    const auto add = [&](const char* name) {
+      Mistake& mistake = subject.Add(name, params);
+      mistake.remedy = "packed sequences with different query_offsets";
+      mistake.hidden_by_shapes = true;
+    };
     params = right;
     rotate("query_offset", params);
-    subject.Add("query_offset of the next packed sequence", params);
+    add("query_offset of the next packed sequence");
     IntegerList offsets = right.List("query_offset");
     std::ranges::fill(offsets, offsets.front());
     params.Set("query_offset", std::move(offsets));
-    subject.Add("query_offset of the first packed sequence for all", params);
+    add("query_offset of the first packed sequence for all");
   }
   params = right;
   bool moved = false;

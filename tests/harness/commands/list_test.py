@@ -172,6 +172,22 @@ class List(unittest.TestCase):
         self.assertRegex(text, r"(?m)^  mask .*a file may have booleans, integers or any floats")
         self.assertNotIn("a bias by offset", run("list", "--operator", "linear_attention").stdout)
 
+    def test_says_what_programs_do_not_take(self):
+        rows = {
+            entry["implementation"]: entry
+            for entry in self.by_name["linear_attention"]["implementations"]
+            if entry["backend"] == "cpu"
+        }
+        self.assertEqual(rows["associative"]["not_taken"], ["window_left", "window_right"])
+        self.assertEqual(rows["chunked"]["not_taken"], ["window_left"])
+        self.assertEqual(rows["chunked"]["pairs_not_taken"], ["mask"])
+        for name in ("dense", "tiled"):
+            self.assertFalse({"not_taken", "pairs_not_taken"} & rows[name].keys())
+        self.assertIn(
+            "    recurrent on cpu does not take window_left, mask [.., n_q, n_k] (only [.., 1, n_k])\n",
+            run("list", "linear_attention").stdout,
+        )
+
     def test_offsets(self):
         first = {
             (name, entry["name"], entry["shape"][0]): entry["first_offsets"]

@@ -133,7 +133,15 @@ TEST(Power, ShapesThatHideAMistake) {
        "every head reads k and v of the first one", "heads"},
       {"softmax_attention:n=20,d=8,e=8,batch=2,key_lengths=20+20",
        "softmax_attention:n=20,d=8,e=8,batch=2,key_lengths=20+11",
-       "key_lengths left out", "key length"}};
+       "key_lengths left out", "key length"},
+      {"softmax_attention:n=20,d=8,e=8,batch=2,key_lengths=20+20",
+       "softmax_attention:n=20,d=8,e=8,batch=2,key_lengths=20+11",
+       "key_lengths too large by 1", "key length"},
+      {"softmax_attention:d=8,e=8,causal=1,packed_q=9+11,packed_k=12+15,"
+       "query_offset=3+3",
+       "softmax_attention:d=8,e=8,causal=1,packed_q=9+11,packed_k=12+15,"
+       "query_offset=3+4",
+       "query_offset of the first packed sequence for all", "query_offset"}};
   for (const Hidden& hidden : list) {
     const OwnTest blind = TestOf(hidden.hiding);
     const TestPower power = PowerOf(blind, kWork);
