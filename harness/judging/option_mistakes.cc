@@ -37,19 +37,12 @@ Tensor SignedSlopes(const Problem& problem, const Tensor& slopes) {
   return bias;
 }
 
-// A batch of one sequence has no others to be confused with.
-void HideIfAlone(Mistake& mistake, const Problem& problem) {
-  if (problem.params.List("packed_q").size() > 1) return;
-  mistake.hidden_by_shapes = true;
-  mistake.remedy = "two packed sequences or more";
-}
-
 // Adds the mistake of seeing keys of other sequences: those of the sequences
 // from own + first to own + last, besides the keys that queries of sequence
 // `own` see.
-Mistake& SeeOtherSequences(Subject& subject, const char* name, int64_t first,
-                           int64_t last) {
-  return subject.Add(name, [=](AlteredProblem& altered) {
+void SeeOtherSequences(Subject& subject, const char* name, int64_t first,
+                       int64_t last) {
+  subject.Add(name, [=](AlteredProblem& altered) {
     const Problem& problem = altered.problem;
     const VisibleKeys visible(problem);
     const std::vector<Sequence>& all = visible.sequences();
@@ -104,7 +97,7 @@ void SeeNeighbours(Subject& subject) {
        -kAll, -1},
   };
   for (const auto& [name, first, last] : kSeen)
-    HideIfAlone(SeeOtherSequences(subject, name, first, last), problem);
+    SeeOtherSequences(subject, name, first, last);
 }
 
 }  // namespace
@@ -302,8 +295,12 @@ void MistakePacking(Subject& subject) {
   params.Erase("packed_q");
   params.Erase("packed_k");
   if (has_offsets) params.Erase("query_offset");
-  const auto hide = [&](Mistake& mistake) {
-    HideIfAlone(mistake, subject.problem);
+  // A batch of one sequence has no others to be confused with.
+  const bool alone = right.List("packed_q").size() == 1;
+  const auto hide = [alone](Mistake& mistake) {
+    if (!alone) return;
+    mistake.hidden_by_shapes = true;
+    mistake.remedy = "two packed sequences or more";
   };
   hide(subject.Add("packed sequences that see their neighbours", params));
   const auto rotate = [](const std::string& name, Params& from) {
@@ -342,7 +339,7 @@ void MistakePacking(Subject& subject) {
     params.Set(name, std::move(list));
   }
   if (moved) subject.Add("a boundary of packed sequences one late", params);
-  SeeNeighbours(subject);
+  if (!alone) SeeNeighbours(subject);
 }
 
 }  // namespace subquad

@@ -193,7 +193,8 @@ std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
       "from its authors. *Reproduced*: measured numbers, or the paper's own, "
       "agree with the claim; they could have contradicted it. *Holds by "
       "construction*: our implementation equals our definition, which implies "
-      "the claim.\n\n" +
+      "the claim. In brackets are 95 % intervals, or the range of too few runs "
+      "for one, with their number.\n\n" +
       Summary(answers) + ".\n";
   for (size_t first = 0; first < answers.size();) {
     const std::string& paper = answers[first].claim->paper;

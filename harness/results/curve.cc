@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "harness/results/lengths.h"
+#include "harness/results/times.h"
 
 namespace subquad {
 namespace {
@@ -37,6 +38,11 @@ CurvePoint PointOf(const Json& record) {
     point.seconds = NumberOr(*seconds, "median");
     point.low = NumberOr(*seconds, "low");
     point.high = NumberOr(*seconds, "high");
+    Times times;
+    JsonValue<Times>::Read(*seconds, "seconds", times);
+    if (!MedianOf(times).interval_known)
+      point.range_of = times.processes.size() < 2 ? std::ssize(times.samples)
+                                                  : std::ssize(times.processes);
   }
   return point;
 }
@@ -268,8 +274,12 @@ Quotient RatioOf(const CurvePoint& slow, const CurvePoint& fast,
                  CurveValue quantity) {
   if (quantity == CurveValue::kSeconds) {
     if (!slow.has_time() || !fast.has_time()) return {kNaN, {kNaN, kNaN}};
-    return {slow.seconds / fast.seconds,
-            {slow.low / fast.high, slow.high / fast.low}};
+    Quotient times{slow.seconds / fast.seconds,
+                   {slow.low / fast.high, slow.high / fast.low}};
+    for (const int64_t range_of : {slow.range_of, fast.range_of})
+      if (range_of > 0 && (times.range_of == 0 || range_of < times.range_of))
+        times.range_of = range_of;
+    return times;
   }
   const double ratio = quantity == CurveValue::kWorkspace
                            ? slow.workspace / fast.workspace

@@ -2,6 +2,7 @@
 // ratios. Figures, claims and summaries all use these, from the same points.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct CurvePoint {
   double workspace, formula, flops;
   Json size;
   const Json* record;
+  // Where there are too few samples or processes for an interval, their number:
+  // low and high are the smallest and the largest. 0 elsewhere.
+  int64_t range_of = 0;
 
   bool has_time() const;
 };
@@ -72,6 +76,7 @@ double HeightAt(const RecipeCurve& curve, CurveValue quantity, double n);
 struct Quotient {
   double ratio;
   Interval interval;
+  int64_t range_of = 0;  // the fewest of CurvePoint::range_of that is not 0
 };
 Quotient RatioOf(const CurvePoint& slow, const CurvePoint& fast,
                  CurveValue quantity);

@@ -161,13 +161,13 @@ Finding MapsUnbiased(const Evidence& evidence) {
     const std::string name = map;
     const MapMean one = MeanOfMap(name, id, 200000);
     const Measured mean = finding.Mention("mean of " + name, one.mean),
-                   off = finding.Measure("standard errors of " + name,
-                                         std::abs(one.mean - 1) / one.error),
+                   errors = finding.Measure("standard errors of " + name,
+                                            std::abs(one.mean - 1) / one.error),
                    control = finding.Measure("control of " + name, one.half);
-    finding.Add(off <= 5 && std::abs(control - 1) > 5 * one.error,
+    finding.Add(errors <= 5 && std::abs(control - 1) > 5 * one.error,
                 fmt::format("{}: mean over exp(x y) of {}, {} standard errors "
                             "from 1 (with half the norm in the exponent {})",
-                            name, mean, off, control));
+                            name, mean, errors, control));
   }
   return finding;
 }

@@ -20,10 +20,14 @@ std::string Rounded(double value) {
 
 }  // namespace
 
-std::string WithInterval(double value, Interval interval) {
+std::string WithInterval(double value, Interval interval, int64_t range_of) {
   const auto end = [](double x) {
     return std::isfinite(x) ? ThreeDigits(x) : "unknown";
   };
+  if (range_of > 0)
+    return fmt::format("{} [{} to {} in {} run{}]", Rounded(value),
+                       end(interval.low), end(interval.high), range_of,
+                       range_of == 1 ? "" : "s");
   return fmt::format("{} [{}, {}]", Rounded(value), end(interval.low),
                      end(interval.high));
 }

@@ -38,11 +38,13 @@ struct Measured {
   double value;
   Interval interval;
   std::string text;
+  int64_t range_of = 0;                      // see Quotient
   operator double() const { return value; }  // NOLINT: it is a number
 };
 
 // "23.5 [22.6, 24]", three digits each; ends that are not finite are "unknown".
-std::string WithInterval(double value, Interval interval);
+// Of too few samples for an interval: "23.5 [22.6 to 24 in 3 runs]".
+std::string WithInterval(double value, Interval interval, int64_t range_of = 0);
 
 // A formula that is wrong as printed and its correction, both compared with the
 // definition. The formula is evaluated exactly as printed, term by term.

@@ -112,7 +112,11 @@ void AddGrowth(Finding& finding, const RecipeCurve& curve, CurveValue quantity,
 
 Measured Measure(Finding& finding, const std::string& name,
                  const Quotient& quotient) {
-  return finding.Measure(name, quotient.ratio, quotient.interval);
+  Measured measured = finding.Measure(name, quotient.ratio, quotient.interval);
+  measured.range_of = quotient.range_of;
+  measured.text =
+      WithInterval(measured.value, measured.interval, measured.range_of);
+  return measured;
 }
 
 Holds AtLeast(const Measured& ratio, double limit) {
@@ -143,7 +147,7 @@ std::string RatioText(const Measured& measured, const RatioWords& words) {
   return fmt::format("{} {} times {}{}", words.before,
                      interval.low == interval.high
                          ? ThreeDigits(ratio)
-                         : WithInterval(ratio, interval),
+                         : WithInterval(ratio, interval, measured.range_of),
                      worse ? words.worse : words.better, words.after);
 }
 

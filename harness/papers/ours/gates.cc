@@ -316,10 +316,10 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
         wrong.push_back(tried_of(answer));
     // Some formulas need it; all are compared on the same cases.
     std::optional<Tried> eager;
-    for (const RightAnswer& one :
+    for (const RightAnswer& each :
          RightAnswersOfTest(problem, inputs, answers, most_work)) {
-      right.push_back(tried_of(one.answer));
-      if (one.arithmetic == RightArithmetic::kResultsInType)
+      right.push_back(tried_of(each.answer));
+      if (each.arithmetic == RightArithmetic::kResultsInType)
         eager = right.back();
     }
     if (!eager) return;

@@ -262,6 +262,18 @@ TEST(SweepClaims, Fig3) {
   EXPECT_GT(crossover->high, 500);
 }
 
+// The range of a few samples is not taken for an interval.
+TEST(SweepClaims, ARangeIsSaidToBeOne) {
+  std::vector<Json> records = Fig3(6, 6, 11, 11);
+  for (Json& record : records)
+    record["seconds"]["samples"] =
+        std::vector<double>(3, record["seconds"]["median"].get<double>());
+  const std::string numbers = FindingOf("frpb-fig3", records).numbers();
+  EXPECT_NE(numbers.find("it is 6 [5.88 to 6.12 in 3 runs] times faster"),
+            std::string::npos)
+      << numbers;
+}
+
 // A ratio below one is stated in the opposite direction.
 TEST(SweepClaims, TheWordsOfARatioFollowTheNumber) {
   const std::string ahead =

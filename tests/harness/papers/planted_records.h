@@ -43,7 +43,7 @@ inline void SetTime(Json& record, double median, double spread = 0.01) {
                        {"high", median * (1 + spread)},
                        {"min", median * (1 - spread)},
                        {"max", median * (1 + spread)},
-                       {"samples", Json::array({median})},
+                       {"samples", Json(std::vector<double>(6, median))},
                        {"stopped_by", "interval"}};
 }
 
