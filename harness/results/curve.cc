@@ -38,9 +38,9 @@ CurvePoint PointOf(const Json& record) {
     point.seconds = NumberOr(*seconds, "median");
     point.low = NumberOr(*seconds, "low");
     point.high = NumberOr(*seconds, "high");
-    Times times;
-    JsonValue<Times>::Read(*seconds, "seconds", times);
-    if (!MedianOf(times).interval_known)
+    const Times times{seconds->value("samples", std::vector<double>()),
+                      seconds->value("processes", std::vector<int64_t>()), ""};
+    if (!times.samples.empty() && !MedianOf(times).interval_known)
       point.range_of = times.processes.size() < 2 ? std::ssize(times.samples)
                                                   : std::ssize(times.processes);
   }
